@@ -1,0 +1,115 @@
+"""Sample: independent continuations of every open candidate.
+
+Source: parallel test-time compute, as in Wang et al. 2022 (arXiv 2203.11171), section 2.
+Cost: n calls and at most n x max_tokens output tokens for each open candidate; its prompt once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ttc.graph import Cost, Flow, Node, Port, is_count
+from ttc.ports import Scope, Stream
+from ttc.types import Candidate, Sampling, Tail
+
+__all__ = ["Sample"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sample(Node):
+    """Forks every open candidate n times and lets the engine finish each fork.
+
+    All forks of a prompt are asked for at once, unless `ahead` says otherwise; they come out in
+    launch order. Fork i is drawn with a seed of its own, so the first four of `n=6` are those of
+    `n=4`.
+    """
+
+    takes: ClassVar[Port] = Port("open", "many")
+    gives: ClassVar[Port] = Port("finished", "many")
+
+    n: int = 1
+    """Forks of each open candidate."""
+    temperature: float = 1.0
+    """0 is greedy."""
+    top_k: int | None = None
+    top_p: float | None = None
+    min_p: float | None = None
+    max_tokens: int = 512
+    """The most output tokens of one fork, and what is reserved for it."""
+    at_least: int | None = None
+    """The fewest tokens that a tight budget may shrink `max_tokens` to; half by default."""
+    until: tuple[str, ...] = ()
+    """Strings that end a fork."""
+    tail: Tail | None = None
+    """What follows a fork that was cut by its length."""
+    ahead: int | None = None
+    """Forks in flight at once; `None` is all of them. It is a part of the strategy."""
+    role: str = "policy"
+
+    @property
+    def roles(self) -> frozenset[str]:
+        """The role that is sampled."""
+        return frozenset({self.role})
+
+    def sampling(self) -> Sampling:
+        """How tokens are drawn."""
+        return Sampling(
+            temperature=self.temperature, top_k=self.top_k, top_p=self.top_p, min_p=self.min_p
+        )
+
+    def faults(self, given: Flow) -> list[str]:
+        """Counts below one, and sampling parameters out of range."""
+        counts = {"n": self.n, "max_tokens": self.max_tokens, "ahead": self.ahead}
+        counts["at_least"] = self.at_least
+        faults = [
+            f"{name} is a whole number of at least 1, not {value!r}"
+            for name, value in counts.items()
+            if value is not None and not is_count(value)
+        ]
+        if not faults and self.at_least is not None and self.at_least > self.max_tokens:
+            faults.append(f"at_least ({self.at_least}) is more than max_tokens ({self.max_tokens})")
+        try:
+            self.sampling()
+        except (TypeError, ValueError) as error:
+            faults.append(str(error))
+        return faults
+
+    def flow(self, given: Flow) -> Flow:
+        """`n` finished candidates for each one given."""
+        count = None if given.count is None else given.count * self.n
+        return Flow(kind="finished", count=count, scores=given.scores)
+
+    def bound(self, given: Flow) -> Cost:
+        """Every fork as long as it may be; a cue's bytes bound its tokens."""
+        forks = self.flow(given).count
+        if forks is None:
+            return Cost(tokens=None, calls=None)
+        tail = len(self.tail.cue.encode()) + self.tail.max_tokens if self.tail else 0
+        return Cost(tokens=forks * (self.max_tokens + tail), calls=forks)
+
+    async def run(
+        self, candidates: Stream[Candidate], scope: Scope
+    ) -> AsyncGenerator[Candidate, None]:
+        """Forks, generates, and yields in launch order."""
+
+        async def forks() -> AsyncGenerator[Candidate, None]:
+            async for candidate in candidates:
+                for _ in range(self.n):
+                    yield candidate
+
+        async def draw(candidate: Candidate, index: int) -> Candidate:
+            branch = await scope.generate(
+                candidate.branch,
+                index=index,
+                max_tokens=self.max_tokens,
+                sampling=self.sampling(),
+                at_least=self.at_least,
+                until=self.until,
+                tail=self.tail,
+            )
+            return scope.finish(candidate, branch)
+
+        async for candidate in scope.map(draw, forks(), ahead=self.ahead):
+            yield candidate

@@ -1,0 +1,78 @@
+"""Verify: lets a verifier score candidates; `graph >> verifier` makes one of it.
+
+Cost: one verifier call for each candidate, and what the verifier itself asks of engines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from ttc.graph import Cost, Flow, Node, Port, is_count
+from ttc.ports import Scope, Stream, Verifier
+from ttc.types import Candidate
+
+__all__ = ["Verify"]
+
+
+@dataclass(frozen=True)
+class Verify(Node):
+    """Adds a verifier's score to every candidate that has an answer; the others pass unscored."""
+
+    takes: ClassVar[Port] = Port("finished", "many")
+    gives: ClassVar[Port] = Port("finished", "many")
+
+    verifier: Verifier
+    ahead: int | None = None
+    """Candidates that are being scored at once; `None` is all that have come."""
+
+    @property
+    def roles(self) -> frozenset[str]:
+        """The roles that the verifier asks."""
+        return self.verifier.roles
+
+    def faults(self, given: Flow) -> list[str]:
+        """A second score of one name, a bad `ahead`, a verifier that is none."""
+        if not isinstance(self.verifier, Verifier):
+            return [f"{self.verifier!r} is no verifier"]
+        faults = []
+        if self.ahead is not None and not is_count(self.ahead):
+            faults.append(f"ahead is a whole number of at least 1, not {self.ahead!r}")
+        if self.verifier.name in given.scores:
+            faults.append(f"its candidates carry a score {self.verifier.name!r} already")
+        return faults
+
+    def flow(self, given: Flow) -> Flow:
+        """The same candidates, with one more score."""
+        return replace(given, scores={**given.scores, self.verifier.name: self.verifier.range})
+
+    def bound(self, given: Flow) -> Cost:
+        """A verifier call for each candidate; a verifier that asks engines is not bounded."""
+        asks = bool(self.verifier.roles)
+        unknown = None if asks else 0
+        return Cost(tokens=unknown, calls=unknown, verifier_calls=given.count)
+
+    async def run(
+        self, candidates: Stream[Candidate], scope: Scope
+    ) -> AsyncGenerator[Candidate, None]:
+        """Scores each candidate as it comes, or all together where the verifier needs that."""
+
+        async def score(candidate: Candidate, index: int) -> Candidate:
+            if candidate.key is None:
+                return candidate
+            (result,) = await scope.verify(self.verifier, [candidate])
+            return replace(candidate, scores={**candidate.scores, self.verifier.name: result})
+
+        if self.verifier.needs == "each":
+            async for candidate in scope.map(score, candidates, ahead=self.ahead):
+                yield candidate
+            return
+        everyone = [candidate async for candidate in candidates]
+        asked = [candidate for candidate in everyone if candidate.key is not None]
+        results = iter(await scope.verify(self.verifier, asked) if asked else ())
+        for candidate in everyone:
+            if candidate.key is not None:
+                scores = {**candidate.scores, self.verifier.name: next(results)}
+                candidate = replace(candidate, scores=scores)
+            yield candidate

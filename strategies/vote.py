@@ -1,0 +1,86 @@
+"""Vote: the most frequent answer.
+
+Source: Wang et al. 2022 (arXiv 2203.11171), equation of section 2: argmax_a sum_i 1[a_i = a]. The
+weighted form sums scores instead: Snell et al. 2024 (arXiv 2408.03314), best-of-N weighted.
+Differs: answers are compared by canonical key, not by text; a sample without an answer never votes.
+Cost: nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
+
+from ttc.graph import Flow, Node, Port
+from ttc.ports import Scope, Stream
+from ttc.strategies.stopping import Exhausted, StopRule
+from ttc.strategies.tally import Tally
+from ttc.types import Candidate
+
+__all__ = ["Vote"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Vote(Node):
+    """Picks the candidate with the most frequent answer; ties go to the earliest launched.
+
+    Its confidence is the winner's share of all samples, those without an answer included.
+    """
+
+    gives: ClassVar[Port] = Port("finished", "one")
+    selects: ClassVar[bool] = True
+
+    weighted: bool = False
+    """Sum scores instead of counting. An unknown one weighs 0; if all are unknown, votes count."""
+    by: str | None = None
+    """Which score weighs, where candidates carry several."""
+    stop: StopRule = field(default_factory=Exhausted)
+    """When the vote is decided before the last sample."""
+
+    def faults(self, given: Flow) -> list[str]:
+        """Weights that do not exist, are ambiguous, or have no bound."""
+        if not self.weighted:
+            return ["by names a score, but the vote is not weighted"] if self.by else []
+        score, fault = which_score(self.by, given)
+        if score is None:
+            return [fault]
+        if given.scores[score] is None:
+            return [
+                f"the score {score!r} has no bounds, so it cannot weigh votes; "
+                "weigh by a verifier with a range"
+            ]
+        return []
+
+    async def run(
+        self, candidates: Stream[Candidate], scope: Scope
+    ) -> AsyncGenerator[Candidate, None]:
+        """Tallies until the rule stops it or the samples end, and yields the winner."""
+        tally = Tally(weighted=self.weighted, by=self.by, at_most=candidates.at_most)
+        async for candidate in candidates:
+            tally.add(candidate)
+            if self.stop(tally):
+                scope.decide(self.stop.name, num_samples=tally.num_samples)
+                candidates.stop()
+        ranked = tally.ranking()
+        if not ranked:
+            scope.decide("no_valid_answer", num_samples=tally.num_samples)
+            return
+        winner = ranked[0][0]
+        yield replace(winner, confidence=tally.share(winner))
+
+
+def which_score(by: str | None, given: Flow) -> tuple[str | None, str]:
+    """The name of the score that is meant, or `None` and what is wrong."""
+    known = ", ".join(sorted(given.scores)) or "none"
+    if by is not None:
+        return (
+            (by, "")
+            if by in given.scores
+            else (None, f"no score is called {by!r}; there is {known}")
+        )
+    if len(given.scores) == 1:
+        return next(iter(given.scores)), ""
+    if not given.scores:
+        return None, "its candidates carry no score; put a verifier before it"
+    return None, f"its candidates carry several scores ({known}); name one with by="

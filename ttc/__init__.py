@@ -1,0 +1,56 @@
+"""ttc turns extra inference into better answers, under a budget that it never exceeds."""
+
+from typing import TYPE_CHECKING
+
+from ttc.errors import (
+    BudgetExceeded,
+    ContextOverflow,
+    EngineError,
+    GraphError,
+    ModelFileError,
+    NodeError,
+    TTCError,
+    VerifierError,
+)
+from ttc.graph import Node, node
+from ttc.solve import asolve, asolve_many, solve, solve_many
+from ttc.types import Budget, Candidate, Message, Outcome, Problem, Sampling, Score, Tail, Usage
+
+__all__ = [
+    "Budget",
+    "BudgetExceeded",
+    "Candidate",
+    "ContextOverflow",
+    "EngineError",
+    "GraphError",
+    "Message",
+    "ModelFileError",
+    "Node",
+    "NodeError",
+    "Outcome",
+    "Problem",
+    "Sampling",
+    "Score",
+    "TTCError",
+    "Tail",
+    "Usage",
+    "VerifierError",
+    "asolve",
+    "asolve_many",
+    "confidence",
+    "node",
+    "solve",
+    "solve_many",
+]
+
+
+if TYPE_CHECKING:
+    from ttc.strategies.cascade import confidence
+
+
+def __getattr__(name: str) -> object:
+    if name == "confidence":  # lives in a room, which is loaded when it is asked for
+        from ttc.strategies.cascade import confidence
+
+        return confidence
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

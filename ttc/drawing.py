@@ -1,0 +1,77 @@
+"""Graphs drawn: a networkx graph of the compiled form, and Mermaid and DOT text of that."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ttc.graph import Chain, Node, compile_graph, join, label
+
+__all__ = ["dot", "mermaid", "network"]
+
+
+def network(graph: Node) -> Any:
+    """The compiled form as a `networkx.DiGraph`: nodes by path, edges where one reads another.
+
+    Each node has a `label`; a pool and a cascade stand before their parts, and what follows reads
+    the last nodes of those.
+    """
+    import networkx
+
+    network = networkx.DiGraph()
+    network.add_node("prompt", label="prompt")
+    _add(network, compile_graph(graph), "", ["prompt"])
+    return network
+
+
+def mermaid(graph: Node) -> str:
+    """The graph as Mermaid text."""
+    drawn = network(graph)
+    ids = {path: f"n{index}" for index, path in enumerate(drawn)}
+    lines = ["flowchart LR"]
+    lines += [
+        f'    {ids[path]}["{_escape(data["label"])}"]' for path, data in drawn.nodes(data=True)
+    ]
+    lines += [f"    {ids[a]} --> {ids[b]}" for a, b in drawn.edges]
+    return "\n".join(lines) + "\n"
+
+
+def dot(graph: Node) -> str:
+    """The graph as Graphviz DOT text."""
+    drawn = network(graph)
+    lines = ["digraph strategy {", "    rankdir=LR;", "    node [shape=box];"]
+    lines += [
+        f'    "{_escape(path)}" [label="{_escape(data["label"])}"];'
+        for path, data in drawn.nodes(data=True)
+    ]
+    lines += [f'    "{_escape(a)}" -> "{_escape(b)}";' for a, b in drawn.edges]
+    return "\n".join([*lines, "}"]) + "\n"
+
+
+def _add(network: Any, graph: Node, path: str, sources: list[str]) -> list[str]:
+    """Draws what is inside a graph; returns the paths that what follows reads."""
+    ends: list[str] = []
+    for index, child in enumerate(graph.children()):
+        here = join(path, label(index, child))
+        tails = sources
+        if child.name:
+            network.add_node(here, label=_describe(here, child))
+            network.add_edges_from((source, here) for source in sources)
+            tails = [here]
+        if child.children():
+            tails = _add(network, child, here, tails)
+        if isinstance(graph, Chain):
+            sources = tails
+        else:
+            ends += tails
+    return sources if isinstance(graph, Chain) else ends
+
+
+def _describe(path: str, node: Node) -> str:
+    if node.children():
+        return path
+    text = repr(node)
+    return f"{path} {text[text.find('(') :]}" if "(" in text else path
+
+
+def _escape(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', "'")

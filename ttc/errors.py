@@ -1,0 +1,97 @@
+"""Every error that ttc raises on purpose, in one tree.
+
+    TTCError
+    ├── GraphError
+    ├── BudgetExceeded
+    ├── EngineError
+    │   ├── ContextOverflow
+    │   └── ModelFileError
+    ├── VerifierError
+    └── NodeError
+
+A message says what was wrong, with the value, and then what to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ttc.types import Outcome
+
+__all__ = [
+    "BudgetExceeded",
+    "ContextOverflow",
+    "EngineError",
+    "GraphError",
+    "ModelFileError",
+    "NodeError",
+    "TTCError",
+    "VerifierError",
+]
+
+
+class TTCError(Exception):
+    """The root of every error that ttc raises on purpose."""
+
+
+class GraphError(TTCError):
+    """A strategy that cannot run; carries every fault that was found, by node path."""
+
+    def __init__(self, faults: Sequence[str]) -> None:
+        self.faults = tuple(faults)
+        super().__init__("\n".join(self.faults))
+
+
+class BudgetExceeded(TTCError):
+    """A call that a limit refused before it started; nothing was spent on it."""
+
+    def __init__(self, resource: str, *, needed: float, remaining: float, limit: float) -> None:
+        self.resource = resource
+        """The field of `Budget` that refused."""
+        self.needed = needed
+        """The least that the call could have run with, in the unit of the resource."""
+        self.remaining = remaining
+        self.limit = limit
+        super().__init__(
+            f"{resource}: a call needs at least {needed:g}, and {remaining:g} of {limit:g} is left; "
+            f"raise the budget's {resource} or ask for less"
+        )
+
+
+class EngineError(TTCError):
+    """An engine could not serve a call; the candidate that asked becomes `failed`."""
+
+    def __init__(self, message: str, *, retryable: bool = False, output_tokens: int = 0) -> None:
+        super().__init__(message)
+        self.retryable = retryable
+        """Whether the same call may succeed when it is sent again."""
+        self.output_tokens = output_tokens
+        """Output tokens that the call had produced, and that are charged."""
+        self.call: str | None = None
+        """The call that failed, as `path#index`; set by the scope."""
+
+
+class ContextOverflow(EngineError):
+    """A prompt, or a prompt and its `max_tokens`, that the model's context cannot hold."""
+
+
+class ModelFileError(EngineError):
+    """A model that is missing, damaged or of a kind that is not supported."""
+
+
+class VerifierError(TTCError):
+    """A verifier that could not score; the candidates' scores become unknown."""
+
+
+class NodeError(TTCError):
+    """A bug in a node: an exception that is neither a refusal nor a failed call."""
+
+    def __init__(self, path: str, cause: BaseException, outcome: Outcome | None = None) -> None:
+        self.path = path
+        """The path of the node that raised."""
+        self.outcome = outcome
+        """What had been reached until then: candidates, usage and trace."""
+        super().__init__(f"{path}: {type(cause).__name__}: {cause}")
+        self.__cause__ = cause

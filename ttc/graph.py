@@ -1,0 +1,452 @@
+"""Graphs: nodes, how they compose, how they are named, checked and bounded.
+
+A node turns a stream of candidates into a stream of candidates. `a >> b` lets b read a; `a | b`
+opens both at once on the same input and alternates their outputs. A graph of nodes is a node.
+
+Nothing is checked while an expression is being written. `validate` looks at the whole of it, and
+reports every fault at once, by path; whatever runs, draws or prices a graph calls it first.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal, NamedTuple
+
+from ttc.errors import GraphError
+from ttc.ports import Engine, Scope, Stream, Verifier
+from ttc.types import Candidate, Problem
+
+__all__ = [
+    "Chain",
+    "Cost",
+    "Flow",
+    "FunctionNode",
+    "Node",
+    "Placed",
+    "Pool",
+    "Port",
+    "is_count",
+    "node",
+]
+
+Range = tuple[float, float] | None
+
+
+class Port(NamedTuple):
+    """What a node takes or gives."""
+
+    kind: Literal["open", "finished"]
+    number: Literal["one", "many"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Flow:
+    """What runs along an edge, as far as it is known before anything runs."""
+
+    kind: Literal["open", "finished"] = "open"
+    count: int | None = 1
+    """The most candidates; `None` where nothing bounds them."""
+    scores: Mapping[str, Range] = field(default_factory=dict)
+    """The scores that each candidate carries, by name, with their ranges."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cost:
+    """The most that a graph can spend. `None`: nothing bounds it."""
+
+    tokens: int | None = 0
+    calls: int | None = 0
+    verifier_calls: int | None = 0
+
+    def __add__(self, other: Cost) -> Cost:
+        def plus(a: int | None, b: int | None) -> int | None:
+            return None if a is None or b is None else a + b
+
+        return Cost(
+            tokens=plus(self.tokens, other.tokens),
+            calls=plus(self.calls, other.calls),
+            verifier_calls=plus(self.verifier_calls, other.verifier_calls),
+        )
+
+    @property
+    def uses(self) -> frozenset[str]:
+        """The resources that it can spend at all."""
+        return frozenset(r for r in ("tokens", "calls", "verifier_calls") if getattr(self, r) != 0)
+
+
+FINISHED = Port("finished", "many")
+UNBOUNDED = Cost(tokens=None, calls=None, verifier_calls=None)
+
+
+class Node(ABC):
+    """One stream of candidates to another. Built-in nodes are frozen dataclasses."""
+
+    takes: ClassVar[Port] = Port("finished", "many")
+    gives: ClassVar[Port] = Port("finished", "many")
+    requires: ClassVar[frozenset[str]] = frozenset()
+    """Capabilities that the engine of each of its roles must have."""
+    selects: ClassVar[bool] = False
+    """Whether it chooses among candidates; what it read becomes the outcome's candidates."""
+
+    @property
+    def name(self) -> str:
+        """What its path calls it: the class name in snake_case."""
+        return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", type(self).__name__).lower()
+
+    @property
+    def roles(self) -> frozenset[str]:
+        """The model roles that it asks."""
+        return frozenset()
+
+    @abstractmethod
+    def run(self, candidates: Stream[Candidate], scope: Scope) -> AsyncGenerator[Candidate, None]:
+        """Reads candidates and yields candidates; reaches everything else through its scope."""
+
+    def expand(self) -> Node:
+        """The graph that it stands for; a plain node stands for itself."""
+        return self
+
+    def children(self) -> tuple[Node, ...]:
+        """The graphs inside it, in written order."""
+        return ()
+
+    def rebuilt(self, children: tuple[Node, ...]) -> Node:
+        """The same node around other children."""
+        return self
+
+    def faults(self, given: Flow) -> list[str]:
+        """What is wrong with its parameters, or with what it is given."""
+        return []
+
+    def flow(self, given: Flow) -> Flow:
+        """What it gives when it is given `given`."""
+        count = 1 if self.gives.number == "one" else given.count
+        return Flow(kind=self.gives.kind, count=count, scores=given.scores)
+
+    def bound(self, given: Flow) -> Cost:
+        """The most that it can spend on `given`, prompts not counted."""
+        return Cost()
+
+    def __rshift__(self, other: object) -> Chain:
+        return Chain((*_links(self), *_links(_node(other))))
+
+    def __or__(self, other: object) -> Pool:
+        return Pool((*_arms(self), *_arms(_node(other))))
+
+    def validate(self, engines: Mapping[str, Engine] | None = None) -> None:
+        """Checks the whole graph as a strategy.
+
+        Args:
+            engines: the engine of each role; without them roles and capabilities are not checked.
+
+        Raises:
+            GraphError: with every fault, by path.
+        """
+        compiled = compile_graph(self)
+        faults = [
+            f"{placed.path}: {fault}"
+            for placed in compiled.walk()
+            for fault in (
+                *_port_faults(placed),
+                *placed.node.faults(placed.given),
+                *_engine_faults(placed.node, engines),
+            )
+        ]
+        if not faults:
+            faults = _strategy_faults(compiled)
+        if faults:
+            raise GraphError(faults)
+
+    def walk(self) -> Iterator[Placed]:
+        """Every node in it, at its path and with what it is given, in written order."""
+        return _walk(compile_graph(self), "", Flow())
+
+    def worst_case(self, problem: Problem, engine: Engine) -> Cost:
+        """The most that it can spend on a problem, in closed form.
+
+        Raises:
+            GraphError: the graph is not a strategy.
+        """
+        self.validate()
+        prompts = {
+            role: engine.root(problem, role) for placed in self.walk() for role in placed.node.roles
+        }
+        tokens = sum(prompt.num_tokens for prompt in prompts.values())
+        return Cost(tokens=tokens) + compile_graph(self).bound(Flow())
+
+    def mermaid(self) -> str:
+        """The graph as Mermaid text."""
+        from ttc.drawing import mermaid
+
+        return mermaid(self)
+
+    def dot(self) -> str:
+        """The graph as Graphviz DOT text."""
+        from ttc.drawing import dot
+
+        return dot(self)
+
+
+class Placed(NamedTuple):
+    """A node at its place in a graph."""
+
+    path: str
+    node: Node
+    given: Flow
+
+
+@dataclass(frozen=True)
+class Chain(Node):
+    """`a >> b`: each part reads the one before it."""
+
+    parts: tuple[Node, ...]
+
+    @property
+    def name(self) -> str:
+        """A chain adds no step of its own to a path but its place."""
+        return ""
+
+    def children(self) -> tuple[Node, ...]:
+        """Its parts."""
+        return self.parts
+
+    def rebuilt(self, children: tuple[Node, ...]) -> Chain:
+        """A chain of other parts; chains among them are written out."""
+        return Chain(tuple(link for child in children for link in _links(child)))
+
+    def flow(self, given: Flow) -> Flow:
+        """What its last part gives."""
+        for part in self.parts:
+            given = part.flow(given)
+        return given
+
+    def bound(self, given: Flow) -> Cost:
+        """The sum over its parts."""
+        total = Cost()
+        for part in self.parts:
+            total += part.bound(given)
+            given = part.flow(given)
+        return total
+
+    async def run(
+        self, candidates: Stream[Candidate], scope: Scope
+    ) -> AsyncGenerator[Candidate, None]:
+        """Opens its parts, each on the one before."""
+        given = Flow(kind=self.parts[0].takes.kind, count=candidates.at_most)
+        stream = candidates
+        for index, part in enumerate(self.parts):
+            later = Chain(self.parts[index + 1 :]).bound(part.flow(given))
+            stream = scope.run(
+                part, stream, name=label(index, part), given=given, beside=later.uses
+            )
+            given = part.flow(given)
+        async for candidate in stream:
+            yield candidate
+
+
+@dataclass(frozen=True)
+class Pool(Node):
+    """`a | b`: all open at once on the same input; outputs alternate in written order.
+
+    The input is read whole before they open, and what remains of the logical budget is divided
+    among them then, so that none's result depends on how fast another one is.
+    """
+
+    parts: tuple[Node, ...]
+
+    def children(self) -> tuple[Node, ...]:
+        """Its parts."""
+        return self.parts
+
+    def rebuilt(self, children: tuple[Node, ...]) -> Pool:
+        """A pool of other parts."""
+        return Pool(children)
+
+    def flow(self, given: Flow) -> Flow:
+        """The outputs of all parts together; only scores that each part gives are sure."""
+        flows = [part.flow(given) for part in self.parts]
+        counts = [flow.count for flow in flows]
+        total = None if None in counts else sum(count for count in counts if count is not None)
+        sure = {
+            name: bounds
+            for name, bounds in flows[0].scores.items()
+            if all(flow.scores.get(name, ...) == bounds for flow in flows)
+        }
+        return Flow(kind=flows[0].kind, count=total, scores=sure)
+
+    def faults(self, given: Flow) -> list[str]:
+        """Parts that give different kinds cannot be mixed."""
+        kinds = {part.flow(given).kind for part in self.parts}
+        if len(kinds) == 1:
+            return []
+        return ["its parts give open and finished candidates; let all give one kind"]
+
+    def bound(self, given: Flow) -> Cost:
+        """The sum over its parts."""
+        return sum((part.bound(given) for part in self.parts), Cost())
+
+    async def run(
+        self, candidates: Stream[Candidate], scope: Scope
+    ) -> AsyncGenerator[Candidate, None]:
+        """Reads the input, divides the budget, opens the parts and takes from them in turns."""
+        given = [candidate async for candidate in candidates]
+        graphs = {label(index, part): part for index, part in enumerate(self.parts)}
+        streams = await scope.run_together(graphs, given)
+        pulls = {stream: scope.spawn(_pull(stream)) for stream in streams}
+        while pulls:
+            for stream, pull in list(pulls.items()):
+                taken = await pull
+                if taken is None:
+                    del pulls[stream]
+                else:
+                    pulls[stream] = scope.spawn(_pull(stream))
+                    yield taken
+
+
+@dataclass(frozen=True)
+class FunctionNode(Node):
+    """A node out of a user's async generator; see `node`."""
+
+    function: Callable[[Stream[Candidate], Scope], AsyncGenerator[Candidate, None]]
+    kinds: tuple[Port, Port] = (FINISHED, FINISHED)
+
+    @property
+    def name(self) -> str:
+        """The function's name."""
+        return self.function.__name__
+
+    def flow(self, given: Flow) -> Flow:
+        """Nothing is known of how many a function yields, unless it says one."""
+        return Flow(kind=self.kinds[1].kind, count=1 if self.kinds[1].number == "one" else None)
+
+    def bound(self, given: Flow) -> Cost:
+        """Nothing bounds a function but the ledger."""
+        return UNBOUNDED
+
+    def run(self, candidates: Stream[Candidate], scope: Scope) -> AsyncGenerator[Candidate, None]:
+        """Calls the function."""
+        return self.function(candidates, scope)
+
+
+def node(
+    function: Callable[[Stream[Candidate], Scope], AsyncGenerator[Candidate, None]] | None = None,
+    *,
+    takes: Port = FINISHED,
+    gives: Port = FINISHED,
+) -> FunctionNode | Callable[..., FunctionNode]:
+    """Makes a node of an async generator `(candidates, scope)`; a decorator."""
+    if function is None:
+        return lambda given: FunctionNode(given, (takes, gives))
+    return FunctionNode(function, (takes, gives))
+
+
+def label(index: int, part: Node) -> str:
+    """A part's step in a path: its place and its name, `0.sample`."""
+    return f"{index}.{part.name}" if part.name else str(index)
+
+
+def is_count(value: object) -> bool:
+    """Whether a parameter is a whole number of at least 1; a bool is none."""
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
+def join(path: str, step: str) -> str:
+    """The path of a step below `path`."""
+    return f"{path}/{step}" if path else step
+
+
+def compile_graph(graph: Node) -> Chain:
+    """A graph as one chain, with named graphs written out at every depth."""
+    written = _written_out(graph)
+    return written if isinstance(written, Chain) else Chain((written,))
+
+
+def _written_out(graph: Node) -> Node:
+    expanded = graph.expand()
+    if expanded is not graph:
+        return _written_out(expanded)
+    return graph.rebuilt(tuple(_written_out(child) for child in graph.children()))
+
+
+def _links(graph: Node) -> tuple[Node, ...]:
+    return graph.parts if isinstance(graph, Chain) else (graph,)
+
+
+def _arms(graph: Node) -> tuple[Node, ...]:
+    return graph.parts if isinstance(graph, Pool) else (graph,)
+
+
+def _node(value: object) -> Node:
+    """A node, or a verifier lifted to one."""
+    if isinstance(value, Node):
+        return value
+    if isinstance(value, Verifier):
+        from ttc.registry import node_class
+
+        lifted = node_class("verify")(value)
+        assert isinstance(lifted, Node)
+        return lifted
+    raise TypeError(f"a graph is made of nodes and verifiers, not of {value!r}")
+
+
+def _walk(graph: Node, path: str, given: Flow) -> Iterator[Placed]:
+    for index, child in enumerate(graph.children()):
+        here = join(path, label(index, child))
+        if child.name:
+            yield Placed(here, child, given)
+        yield from _walk(child, here, given)
+        if isinstance(graph, Chain):
+            given = child.flow(given)
+
+
+def _port_faults(placed: Placed) -> list[str]:
+    graph, given = placed.node, placed.given
+    if graph.takes.kind != given.kind:
+        fix = "put sample(...) before it" if given.kind == "open" else "let it stand first"
+        return [f"takes {graph.takes.kind} candidates and is given {given.kind} ones; {fix}"]
+    if graph.takes.number == "one" and given.count != 1:
+        return ["takes one candidate and is given several; put a selector before it"]
+    return []
+
+
+def _engine_faults(graph: Node, engines: Mapping[str, Engine] | None) -> list[str]:
+    if engines is None:
+        return []
+    faults = []
+    for role in sorted(graph.roles):
+        if role not in engines:
+            faults.append(f"no model is bound to the role {role!r}; pass models={{{role!r}: ...}}")
+            continue
+        lacking = [
+            need for need in sorted(graph.requires) if not engines[role].capabilities.has(need)
+        ]
+        if lacking:
+            faults.append(
+                f"needs {', '.join(lacking)}, which the engine {engines[role].name} lacks"
+            )
+    return faults
+
+
+def _strategy_faults(chain: Chain) -> list[str]:
+    given = chain.flow(Flow())
+    place = label(len(chain.parts) - 1, chain.parts[-1]) if chain.parts else "the empty graph"
+    if given.kind == "open":
+        return [f"{place}: a strategy gives a finished candidate, and this gives an open one"]
+    if given.count == 1:
+        return []
+    binding = (
+        "; `>>` binds tighter than `|`: write (a | b) >> vote()"
+        if isinstance(chain.parts[-1], Pool)
+        else "; end it with a selector, as vote()"
+    )
+    return [f"{place}: a strategy gives one candidate, and this gives many{binding}"]
+
+
+async def _pull(stream: Stream[Candidate]) -> Candidate | None:
+    try:
+        return await anext(stream)
+    except StopAsyncIteration:
+        return None

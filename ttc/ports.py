@@ -1,0 +1,344 @@
+"""The ports: what ttc asks of an engine, a verifier and a clock, and what a node may ask of ttc.
+
+An engine is loop-agnostic: a request goes into its inbox and comes back by a concurrent future, so
+many event loops and threads may share one engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Generator,
+    Mapping,
+    Sequence,
+)
+from concurrent.futures import Future
+from dataclasses import dataclass, fields
+from random import Random
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, runtime_checkable
+
+from ttc.types import UNFILTERED, Branch, Budget, Candidate, Chunk, Problem, Sampling, Score, Tail
+
+if TYPE_CHECKING:
+    from ttc.graph import Flow, Node
+
+__all__ = [
+    "Capabilities",
+    "Clock",
+    "Engine",
+    "Generation",
+    "Handle",
+    "Request",
+    "Scope",
+    "Stream",
+    "Timer",
+    "Verifier",
+]
+
+T = TypeVar("T", covariant=True)
+U = TypeVar("U")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Capabilities:
+    """What an engine can do. What a node `requires` is checked before anything is spent."""
+
+    tokens: bool = False
+    """Branches hold token ids."""
+    fork: bool = False
+    """A branch can be extended many times, from any call's end."""
+    cancel: bool = False
+    """A running call ends before the next engine step."""
+    logprobs: int = 0
+    """How many log probabilities each token carries: 0 none, 1 the chosen one, k the k best."""
+    score: bool = False
+    """Given text can be scored."""
+    prefix_cache: bool = False
+    """A shared prefix is computed once."""
+    grammar: bool = False
+    hidden_states: bool = False
+    replayable: bool = False
+    """The same request gives the same tokens, and costs nothing but time."""
+    price: bool = False
+    """The cost of work is known before it runs."""
+
+    def has(self, name: str) -> bool:
+        """Whether the capability `name` is there; an unknown name is an error."""
+        if name not in {f.name for f in fields(self)}:
+            raise ValueError(f"no capability is called {name!r}")
+        return bool(getattr(self, name))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """One call: extend a branch."""
+
+    branch: Branch
+    max_tokens: int
+    """The engine enforces it: a call never produces more."""
+    sampling: Sampling
+    seed: int
+    """64 bits. Noise is a function of (seed, position, token) alone."""
+    until: tuple[str | int, ...] = ()
+    """Strings and token ids that end the call. The model's own end tokens always do."""
+
+
+class Generation(Protocol):
+    """A running call."""
+
+    @property
+    def future(self) -> Future[Branch]:
+        """The new segment, whose parent is the request's branch; or an `EngineError`.
+
+        After `cancel` its result is of no interest and may never come.
+        """
+
+    @property
+    def cached_input_tokens(self) -> int | None:
+        """Prompt tokens that were not computed again; `None` where the engine does not say."""
+
+    def cancel(self) -> int:
+        """Ends the call before the next engine step, from any thread; a second call is harmless.
+
+        Returns:
+            Output tokens computed, those of a step in flight included. No more will follow.
+        """
+
+
+class Engine(Protocol):
+    """Extends branches. Every method may be called from any thread."""
+
+    @property
+    def name(self) -> str:
+        """The model, as a user names it."""
+
+    @property
+    def numerics(self) -> str:
+        """What decides the bits of a result: weights, types, kernels."""
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the engine can do."""
+
+    @property
+    def context(self) -> int | None:
+        """The most tokens of prompt and output together; `None` where unknown."""
+
+    def root(self, problem: Problem, role: str) -> Branch:
+        """The problem's prompt: templated, with control tokens from the template alone.
+
+        Raises:
+            ContextOverflow: the prompt does not fit; the message holds both numbers.
+        """
+
+    def append(self, branch: Branch, text: str) -> Branch:
+        """A branch that goes on with `text`, as plain tokens; no token before it changes."""
+
+    def submit(
+        self, request: Request, on_chunk: Callable[[Chunk], None] | None = None
+    ) -> Generation:
+        """Queues a call and returns at once. `on_chunk` is called from the engine's own thread.
+
+        Faults of the call come by its future; a request that can never be served raises here.
+        """
+
+
+@runtime_checkable
+class Verifier(Protocol):
+    """Scores candidates. It sees the problem and never the reference."""
+
+    @property
+    def name(self) -> str:
+        """The key of its scores on a candidate."""
+
+    @property
+    def range(self) -> tuple[float, float] | None:
+        """The bounds of its scores, or `None`."""
+
+    @property
+    def needs(self) -> Literal["each", "all"]:
+        """Whether a candidate is scored alone, or only beside all others."""
+
+    @property
+    def requires(self) -> frozenset[str]:
+        """Capabilities of the policy's engine that it needs."""
+
+    @property
+    def roles(self) -> frozenset[str]:
+        """The model roles that it asks; empty where it asks no engine."""
+
+    async def __call__(
+        self, problem: Problem, candidates: Sequence[Candidate], scope: Scope
+    ) -> Sequence[Score]:
+        """One score for each candidate, in the same order."""
+
+
+class Timer(Protocol):
+    """Something that will happen unless it is cancelled."""
+
+    def cancel(self) -> None:
+        """Keeps it from happening."""
+
+
+class Clock(Protocol):
+    """Time as a run sees it."""
+
+    def now(self) -> float:
+        """Seconds since a moment of its own."""
+
+    def call_later(self, seconds: float, callback: Callable[[], None]) -> Timer:
+        """Calls back once, in the running event loop."""
+
+
+class Handle(Protocol):
+    """Work that a node spawned."""
+
+    def cancel(self) -> object:
+        """Cancels it; what it had spent is booked."""
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        """Waits for its result."""
+
+
+class Stream(Protocol[T]):
+    """A pulled sequence. Nothing upstream works before someone pulls."""
+
+    @property
+    def at_most(self) -> int | None:
+        """The most items that it gives in all; `None` where that is unknown."""
+
+    def __aiter__(self) -> AsyncIterator[T]: ...
+
+    async def __anext__(self) -> T: ...
+
+    def stop(self) -> None:
+        """Ends it. Synchronous and recursive: upstream is cancelled and refunded in this tick."""
+
+
+class Scope(Protocol):
+    """A node's only door to engine, verifiers, clock and randomness.
+
+    What goes through it is reserved, admitted in launch order, recorded, run and settled.
+    """
+
+    @property
+    def problem(self) -> Problem:
+        """The problem that is being solved."""
+
+    @property
+    def path(self) -> str:
+        """The path of the node that owns the scope."""
+
+    @property
+    def remaining(self) -> Budget:
+        """What is left, less what is reserved; `None` where there is no limit."""
+
+    def root(self, role: str = "policy") -> Branch:
+        """The problem's prompt, for the model of a role."""
+
+    async def generate(
+        self,
+        branch: Branch,
+        *,
+        index: int,
+        max_tokens: int,
+        sampling: Sampling = UNFILTERED,
+        at_least: int | None = None,
+        until: tuple[str | int, ...] = (),
+        tail: Tail | None = None,
+    ) -> Branch:
+        """Extends a branch, once the ledger has admitted the call.
+
+        Args:
+            branch: what to extend; its role chooses the engine.
+            index: which of the node's calls this is. Seeds come from (run seed, path, index).
+            max_tokens: the most output tokens, and what is reserved.
+            sampling: how tokens are drawn.
+            at_least: the fewest tokens that a tight budget may shrink `max_tokens` to; half of
+                `max_tokens` by default, and at most 16 for the first call of a problem.
+            until: strings and token ids that end the call.
+            tail: what follows where the call is cut by its length; reserved with it.
+
+        Raises:
+            BudgetExceeded: a limit refused the call; nothing was spent.
+            EngineError: the engine failed; what it had spent is booked.
+        """
+
+    def stream(
+        self,
+        branch: Branch,
+        *,
+        index: int,
+        max_tokens: int,
+        sampling: Sampling = UNFILTERED,
+        at_least: int | None = None,
+        until: tuple[str | int, ...] = (),
+    ) -> Stream[Chunk]:
+        """As `generate`, piece by piece; `stop()` ends the call and refunds the rest."""
+
+    async def verify(
+        self, verifier: Verifier, candidates: Sequence[Candidate]
+    ) -> tuple[Score, ...]:
+        """One score for each candidate, charged as verifier calls.
+
+        A verifier that fails gives unknown scores, with the reason as evidence.
+        """
+
+    def finish(self, candidate: Candidate, branch: Branch) -> Candidate:
+        """The candidate that `branch` makes of `candidate`: text, answer, status and usage."""
+
+    def map(
+        self,
+        work: Callable[[Any, int], Awaitable[U]],
+        items: AsyncIterator[Any],
+        *,
+        ahead: int | None,
+    ) -> Stream[U]:
+        """Runs `work(item, launch index)` on up to `ahead` items at once, and keeps launch order.
+
+        `None` runs as far ahead as there are items. A refused item ends the launching and drops
+        out; what was launched before is still delivered. `stop` on it ends all calls of the scope.
+        """
+
+    def run(
+        self,
+        graph: Node,
+        candidates: AsyncIterator[Candidate],
+        *,
+        name: str,
+        given: Flow | None = None,
+        beside: frozenset[str] = frozenset(),
+    ) -> Stream[Candidate]:
+        """Opens a sub-graph in a child scope, whose path ends in `name`.
+
+        Args:
+            graph: what to open.
+            candidates: what it reads.
+            name: its step in the path.
+            given: what is known of `candidates`; lets selectors know how many may still come.
+            beside: logical resources that work downstream of it uses while it runs.
+        """
+
+    async def run_together(
+        self, graphs: Mapping[str, Node], candidates: Sequence[Candidate]
+    ) -> Sequence[Stream[Candidate]]:
+        """Opens sub-graphs that run at the same time, each on all candidates.
+
+        The logical budget that remains is divided among those that can use it, and what they leave
+        comes back when this scope ends.
+        """
+
+    def spawn(self, coroutine: Coroutine[Any, Any, Any]) -> Handle:
+        """Starts work that ends with the scope at the latest."""
+
+    def random(self, *key: str | int) -> Random:
+        """A generator that depends on (run seed, path, key) alone."""
+
+    def now(self) -> float:
+        """Seconds by the run's clock."""
+
+    def decide(self, kind: str, **detail: Any) -> None:
+        """Records a decision, and names it as what stopped the run."""

@@ -1,0 +1,107 @@
+"""Names to things: the one core module that knows the rooms, and imports them only when asked.
+
+Built-in names come from here. Third parties add theirs by the entry points `ttc.nodes`,
+`ttc.verifiers` and `ttc.engines`; a built-in name wins, and a clash is an error that names both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import Any, cast
+
+from ttc.errors import EngineError, GraphError
+from ttc.ports import Engine
+
+__all__ = ["DISTRIBUTION", "install_hint", "load_engine", "lookup", "names", "node_class", "room"]
+
+DISTRIBUTION = "ttc-orchestrator"
+"""The name under which ttc is installed; `ttc` itself belongs to another project."""
+
+_BUILT_IN: Mapping[str, Mapping[str, str]] = {
+    "nodes": {
+        "sample": "ttc.strategies:Sample",
+        "vote": "ttc.strategies:Vote",
+        "best": "ttc.strategies:Best",
+        "verify": "ttc.strategies:Verify",
+        "cascade": "ttc.strategies:Cascade",
+        "greedy": "ttc.strategies:Greedy",
+        "self_consistency": "ttc.strategies:SelfConsistency",
+        "best_of_n": "ttc.strategies:BestOfN",
+        "exhausted": "ttc.strategies:Exhausted",
+        "cannot_be_overtaken": "ttc.strategies:CannotBeOvertaken",
+        "confidence": "ttc.strategies:confidence",
+        "tail": "ttc.types:Tail",
+    },
+    "verifiers": {"sequence_probability": "ttc.verifiers:SequenceProbability"},
+}
+
+
+def lookup(group: str, name: str) -> Any:
+    """What a name stands for in a group: `nodes` or `verifiers`.
+
+    Raises:
+        KeyError: nobody has registered the name; the message lists the names that there are.
+    """
+    target = _BUILT_IN[group].get(name)
+    if target is not None:
+        module, _, attribute = target.partition(":")
+        return getattr(import_module(module), attribute)
+    found = _third_party(group).get(name)
+    if found is None:
+        raise KeyError(f"{name!r} is none of the {group}: {', '.join(names(group))}")
+    return found.load()
+
+
+def names(group: str) -> list[str]:
+    """Every registered name of a group, sorted."""
+    return sorted({*_BUILT_IN[group], *_third_party(group)})
+
+
+def node_class(name: str) -> Callable[..., Any]:
+    """The node that a name stands for."""
+    return cast("Callable[..., Any]", lookup("nodes", name))
+
+
+def room(name: str) -> Any:
+    """A module of a room that the core reaches by name only, as `benchmarks.demo`."""
+    return import_module(f"ttc.{name}")
+
+
+def install_hint(extra: str) -> str:
+    """The command that installs an optional part."""
+    return f'pip install "{DISTRIBUTION}[{extra}]"'
+
+
+def load_engine(model: str | Engine) -> Engine:
+    """The engine of a model: a built-in name, a path to a GGUF file, or an engine itself.
+
+    Raises:
+        EngineError: nobody knows the model, or what it needs is not installed.
+    """
+    if not isinstance(model, str):
+        return model
+    try:
+        local = import_module("ttc.engine.local")
+        return cast("Engine", local.load(model))
+    except ModuleNotFoundError as error:
+        raise EngineError(
+            f"the model {model!r} needs {error.name}, which is missing: {install_hint('local')}"
+        ) from error
+
+
+def _third_party(group: str) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for entry in entry_points(group=f"ttc.{group}"):
+        other = found.get(entry.name)
+        if entry.name in _BUILT_IN[group]:
+            raise GraphError(
+                [f"the name {entry.name!r} of {entry.value} is built in; register another name"]
+            )
+        if other is not None:
+            raise GraphError(
+                [f"{entry.value} and {other.value} both register the name {entry.name!r}"]
+            )
+        found[entry.name] = entry
+    return found

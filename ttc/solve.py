@@ -1,0 +1,338 @@
+"""solve: one problem, or many, by a strategy, within a budget.
+
+`solve` runs on one process-wide event loop in a thread of its own, so it works in scripts, in
+notebooks, in threads and inside running loops. `asolve` runs in the caller's loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import threading
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any, TypeVar
+
+from ttc.budget import LOGICAL, Account, shares
+from ttc.clock import SystemClock
+from ttc.errors import NodeError
+from ttc.graph import Flow, Node, compile_graph
+from ttc.ports import Clock, Engine
+from ttc.run import Run
+from ttc.scope import NodeScope
+from ttc.streams import iterate
+from ttc.types import Budget, Candidate, Event, Outcome, Problem
+
+__all__ = ["asolve", "asolve_many", "solve", "solve_many"]
+
+T = TypeVar("T")
+Model = str | Engine
+Watch = Callable[[Event], None]
+
+
+def solve(  # noqa: PLR0913 - all keywords but two, each of its own
+    problem: str | Problem,
+    strategy: Node | str,
+    *,
+    model: Model | None = None,
+    models: Mapping[str, Model] | None = None,
+    budget: Budget | None = None,
+    seed: int | None = None,
+    clock: Clock | None = None,
+    watch: Watch | None = None,
+) -> Outcome:
+    """Solves one problem and returns what the strategy came to.
+
+    Args:
+        problem: a question, which becomes a user message, or a `Problem`.
+        strategy: a graph, or its text form.
+        model: the model of the role `policy`: a name, a path to a file, or an engine.
+        models: the models of further roles.
+        budget: what this problem may spend; nothing is limited by default.
+        seed: the run's seed; drawn at random where it is `None`, and told by the outcome.
+        clock: what seconds are measured by; the machine's by default.
+        watch: is told what happens, from the run's own thread.
+
+    Raises:
+        GraphError: the strategy cannot run; nothing was spent.
+        EngineError: a model cannot be had, or the prompt does not fit its context.
+        NodeError: a bug in a node; it holds the outcome until then.
+    """
+    arguments = _Arguments(model, models, seed, clock, watch)
+    return _on_the_loop(_solve_one(problem, strategy, arguments, budget))
+
+
+async def asolve(  # noqa: PLR0913 - all keywords but two, each of its own
+    problem: str | Problem,
+    strategy: Node | str,
+    *,
+    model: Model | None = None,
+    models: Mapping[str, Model] | None = None,
+    budget: Budget | None = None,
+    seed: int | None = None,
+    clock: Clock | None = None,
+    watch: Watch | None = None,
+) -> Outcome:
+    """As `solve`, in the caller's event loop. Cancelling it cancels and settles the run."""
+    arguments = _Arguments(model, models, seed, clock, watch)
+    return await _solve_one(problem, strategy, arguments, budget)
+
+
+def solve_many(  # noqa: PLR0913 - all keywords but two, each of its own
+    problems: Sequence[str | Problem],
+    strategy: Node | str,
+    *,
+    model: Model | None = None,
+    models: Mapping[str, Model] | None = None,
+    budget: Budget | None = None,
+    per_problem: Budget | None = None,
+    concurrency: int = 64,
+    seed: int | None = None,
+    clock: Clock | None = None,
+    watch: Watch | None = None,
+) -> list[Outcome]:
+    """Solves many problems with one strategy, and returns their outcomes in order.
+
+    Args:
+        problems: questions or `Problem`s.
+        strategy: a graph, or its text form.
+        model: the model of the role `policy`.
+        models: the models of further roles.
+        budget: what the whole run may spend. Its logical part is divided equally among the
+            problems, so that no outcome depends on the others.
+        per_problem: what one problem may spend at most.
+        concurrency: problems in flight at once; it changes no outcome.
+        seed: the run's seed. A problem's outcome is the same alone and among others.
+        clock: what seconds are measured by.
+        watch: is told what happens.
+
+    A bug in a node ends the run of its problem only, whose outcome then holds the error.
+    """
+    arguments = _Arguments(model, models, seed, clock, watch)
+    return _on_the_loop(
+        _solve_all(problems, strategy, arguments, _Limits(budget, per_problem, concurrency))
+    )
+
+
+async def asolve_many(  # noqa: PLR0913 - all keywords but two, each of its own
+    problems: Sequence[str | Problem],
+    strategy: Node | str,
+    *,
+    model: Model | None = None,
+    models: Mapping[str, Model] | None = None,
+    budget: Budget | None = None,
+    per_problem: Budget | None = None,
+    concurrency: int = 64,
+    seed: int | None = None,
+    clock: Clock | None = None,
+    watch: Watch | None = None,
+) -> list[Outcome]:
+    """As `solve_many`, in the caller's event loop."""
+    arguments = _Arguments(model, models, seed, clock, watch)
+    return await _solve_all(
+        problems, strategy, arguments, _Limits(budget, per_problem, concurrency)
+    )
+
+
+class _Arguments:
+    """What `solve` and its siblings share, resolved once."""
+
+    def __init__(
+        self,
+        model: Model | None,
+        models: Mapping[str, Model] | None,
+        seed: int | None,
+        clock: Clock | None,
+        watch: Watch | None,
+    ) -> None:
+        bound = dict(models or {})
+        if model is not None:
+            if "policy" in bound:
+                raise ValueError("model= and models['policy'] name the same role; pass one of them")
+            bound["policy"] = model
+        self.models = bound
+        self.seed = secrets.randbits(63) if seed is None else seed
+        self.clock = clock or SystemClock()
+        self.watch = watch
+
+    def prepare(self, strategy: Node | str) -> tuple[Node, dict[str, Engine]]:
+        """The strategy, checked against its engines; engines are loaded only if it can run."""
+        from ttc.registry import load_engine
+
+        if isinstance(strategy, str):
+            from ttc.text_form import parse
+
+            strategy = parse(strategy)
+        strategy.validate()
+        engines = {role: load_engine(model) for role, model in self.models.items()}
+        strategy.validate(engines)
+        return compile_graph(strategy), engines
+
+
+class _Limits:
+    """The budgets of a run over many problems."""
+
+    def __init__(self, run: Budget | None, per_problem: Budget | None, concurrency: int) -> None:
+        if concurrency < 1:
+            raise ValueError(f"concurrency is at least 1, not {concurrency}")
+        self.run, self.per_problem = run or Budget(), per_problem or Budget()
+        self.concurrency = concurrency
+
+    def of_each(self, count: int) -> list[Budget]:
+        """Each problem's part of the run's logical budget, capped."""
+        budgets = [self.per_problem] * count
+        for resource in LOGICAL:
+            total, cap = getattr(self.run, resource), getattr(self.per_problem, resource)
+            if total is not None and count:
+                parts = shares(total, [1] * count)
+                capped = [part if cap is None else min(part, cap) for part in parts]
+                budgets = [
+                    replace(budget, **{resource: part})
+                    for budget, part in zip(budgets, capped, strict=True)
+                ]
+        return budgets
+
+
+async def _solve_one(
+    problem: str | Problem, strategy: Node | str, arguments: _Arguments, budget: Budget | None
+) -> Outcome:
+    graph, engines = arguments.prepare(strategy)
+    return await _run(_problem(problem), graph, engines, arguments, budget or Budget())
+
+
+async def _solve_all(
+    problems: Sequence[str | Problem],
+    strategy: Node | str,
+    arguments: _Arguments,
+    limits: _Limits,
+) -> list[Outcome]:
+    graph, engines = arguments.prepare(strategy)
+    started = arguments.clock.now()
+    room = asyncio.Semaphore(limits.concurrency)
+
+    async def one(problem: str | Problem, budget: Budget) -> Outcome:
+        async with room:
+            if limits.run.seconds is not None:
+                left = max(0.0, limits.run.seconds - (arguments.clock.now() - started))
+                own = budget.seconds
+                budget = replace(budget, seconds=left if own is None else min(own, left))
+            try:
+                return await _run(_problem(problem), graph, engines, arguments, budget)
+            except NodeError as error:
+                return _known(error.outcome, error)
+
+    async with asyncio.TaskGroup() as group:
+        tasks = [
+            group.create_task(one(problem, budget))
+            for problem, budget in zip(problems, limits.of_each(len(problems)), strict=True)
+        ]
+    return [task.result() for task in tasks]
+
+
+def _problem(problem: str | Problem) -> Problem:
+    return Problem.ask(problem) if isinstance(problem, str) else problem
+
+
+def _known(outcome: Outcome | None, error: NodeError) -> Outcome:
+    if outcome is None:
+        raise error
+    return replace(outcome, error=error)
+
+
+async def _run(
+    problem: Problem,
+    graph: Node,
+    engines: Mapping[str, Engine],
+    arguments: _Arguments,
+    budget: Budget,
+) -> Outcome:
+    account = Account(budget)
+    run = Run(
+        problem,
+        engines,
+        account,
+        seed=arguments.seed,
+        clock=arguments.clock,
+        watch=arguments.watch,
+    )
+    scope = NodeScope(run, account, "")
+    root = Candidate(branch=scope.root())
+    if budget.seconds is not None:
+        run.expire_at(run.started + budget.seconds)
+    stream = scope.open(graph, iterate(root), Flow())
+    chosen: list[Candidate] = []
+    bug: NodeError | None = None
+    try:
+        async for candidate in stream:  # one by one: what came before a bug is kept
+            chosen.append(candidate)  # noqa: PERF401
+    except NodeError as error:
+        bug = error
+    finally:
+        stream.close()
+        await run.join()
+    outcome = _outcome(run, chosen, bug)
+    if bug is not None:
+        bug.outcome = outcome
+        raise bug
+    return outcome
+
+
+def _outcome(run: Run, chosen: Sequence[Candidate], bug: NodeError | None) -> Outcome:
+    candidate = chosen[-1] if chosen else None
+    valid = candidate if candidate is not None and candidate.key is not None else None
+    considered = dict(run.considered) or {c.branch: c for c in chosen}
+    usage = run.usage
+    return Outcome(
+        problem=run.problem,
+        candidate=valid,
+        candidates=tuple(considered.values()),
+        usage=usage,
+        usage_by_role=MappingProxyType(dict(run.usage_by_role)),
+        trace=run.journal.trace(),
+        stopped_by=_stopped_by(run, valid, bug),
+        timing_dependent=tuple(run.timing),
+        seed=run.seed,
+        numerics=MappingProxyType({role: e.numerics for role, e in run.engines.items()}),
+        oracle=run.oracle,
+        error=bug,
+    )
+
+
+def _stopped_by(run: Run, candidate: Candidate | None, bug: NodeError | None) -> str:
+    if bug is not None:
+        return "error"
+    if run.limit is not None:
+        return run.limit
+    if candidate is None:
+        return run.decision if run.decision == "no_finite_score" else "no_valid_answer"
+    return run.decision or "completed"
+
+
+# The process-wide loop.
+
+_lock = threading.Lock()
+_loop: asyncio.AbstractEventLoop | None = None
+_owner: int | None = None
+
+
+def _on_the_loop(work: Coroutine[Any, Any, T]) -> T:
+    future = asyncio.run_coroutine_threadsafe(work, _shared_loop())
+    try:
+        return future.result()
+    except BaseException:
+        if not future.done():  # Ctrl-C: cancel, and let the run settle before it is raised
+            future.cancel()
+            asyncio.run_coroutine_threadsafe(asyncio.sleep(0.05), _loop or _shared_loop()).result()
+        raise
+
+
+def _shared_loop() -> asyncio.AbstractEventLoop:
+    """The loop of this process; a forked child starts one of its own."""
+    global _loop, _owner
+    with _lock:
+        if _loop is None or _owner != os.getpid():
+            _loop, _owner = asyncio.new_event_loop(), os.getpid()
+            threading.Thread(target=_loop.run_forever, name="ttc", daemon=True).start()
+        return _loop

@@ -1,0 +1,357 @@
+"""Fakes that ttc is tested with, and that its users test their strategies with.
+
+from ttc.testing import FakeEngine
+
+engine = FakeEngine(["The answer is 391.", "The answer is 401."])
+outcome = ttc.solve("What is 17 * 23?", SelfConsistency(n=4), model=engine, seed=0)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import itertools
+import re
+import selectors
+import zlib
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeVar
+
+from ttc.clock import SystemClock
+from ttc.errors import EngineError
+from ttc.ports import Capabilities, Clock, Request, Scope, Timer
+from ttc.types import Branch, Candidate, Chunk, FinishReason, Problem, Score
+
+__all__ = ["FakeEngine", "ManualClock", "ScriptedVerifier", "finished"]
+
+T = TypeVar("T")
+
+
+class ManualClock:
+    """A clock that moves only when it is told to, or when everything waits for it.
+
+    `run` drives a coroutine in an event loop of its own and jumps to the next timer whenever
+    nothing else is left to do: a deadline of 30 seconds is tested in a millisecond.
+    """
+
+    def __init__(self) -> None:
+        self._now = 0.0
+        self._order = itertools.count()
+        self._timers: list[tuple[float, int, _ManualTimer]] = []
+
+    def now(self) -> float:
+        """Seconds since the clock was made."""
+        return self._now
+
+    def call_later(self, seconds: float, callback: Callable[[], None]) -> Timer:
+        """Calls back once, when the clock has moved that far."""
+        timer = _ManualTimer(callback)
+        heapq.heappush(self._timers, (self._now + max(0.0, seconds), next(self._order), timer))
+        return timer
+
+    def advance(self, seconds: float) -> None:
+        """Moves on and calls back everyone whose time has come, in order of time."""
+        until = self._now + seconds
+        while self._timers and self._timers[0][0] <= until:
+            self._fire()
+        self._now = until
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Runs a coroutine to its end, jumping over every wait."""
+        loop = asyncio.SelectorEventLoop(_JumpingSelector(self))
+        with asyncio.Runner(loop_factory=lambda: loop) as runner:
+            return runner.run(work)
+
+    def jump(self) -> bool:
+        """Moves to the next timer that still counts; says whether there was one."""
+        while self._timers:
+            if self._fire():
+                return True
+        return False
+
+    def _fire(self) -> bool:
+        when, _, timer = heapq.heappop(self._timers)
+        if timer.cancelled:
+            return False
+        self._now = max(self._now, when)
+        timer.callback()
+        return True
+
+
+@dataclass
+class _ManualTimer:
+    callback: Callable[[], None]
+    cancelled: bool = False
+
+    def cancel(self) -> None:
+        self.cancelled = True
+
+
+class _JumpingSelector(selectors.DefaultSelector):  # type: ignore[misc, valid-type, unused-ignore]
+    """Lets a clock jump when an event loop has nothing to run: it waits in `select` only then."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        super().__init__()
+        self._clock = clock
+
+    def select(self, timeout: float | None = None) -> list[Any]:
+        ready = super().select(0)
+        if ready or timeout == 0:
+            return ready
+        if self._clock.jump():
+            return []
+        return super().select(timeout)
+
+
+Reply = str | EngineError
+Script = str | Sequence[Reply] | Callable[[Request], Reply]
+
+
+class FakeEngine:
+    """An engine that says what it is told to, and counts everything that it is asked.
+
+    Its tokens are words with the space before them. It is replayable: a reply depends on the
+    request alone, so a list of replies is drawn from by the request's seed; to give the i-th call
+    the i-th reply, pass `in_order=True`.
+    """
+
+    def __init__(
+        self,
+        script: Script,
+        *,
+        in_order: bool = False,
+        seconds_per_token: float | Callable[[Request], float] = 0.0,
+        concurrency: int | None = None,
+        context: int | None = None,
+        clock: Clock | None = None,
+        logprob: float = -0.5,
+    ) -> None:
+        """A fake engine.
+
+        Args:
+            script: one reply, several, or a function of the request. An `EngineError` is raised.
+            in_order: take a list's replies in order of arrival, around and around.
+            seconds_per_token: how long each token takes, by the clock; may depend on the request.
+            concurrency: how many calls run at once; more wait in line.
+            context: the most tokens of prompt and output together.
+            clock: what latencies are measured by; the system's by default.
+            logprob: the log probability of every token.
+        """
+        self.name = "fake"
+        self.numerics = "fake"
+        self.capabilities = Capabilities(
+            tokens=True, fork=True, cancel=True, logprobs=1, prefix_cache=True, replayable=True
+        )
+        self.context = context
+        self.calls = 0
+        """Calls that were submitted."""
+        self.output_tokens = 0
+        """Tokens that were generated, those of cancelled calls included."""
+        self.active = 0
+        """Calls that run now."""
+        self.most_active = 0
+        """The most calls that ever ran at once."""
+        self.requests: list[Request] = []
+        self._script, self._in_order = script, in_order
+        self._pace, self._slots = seconds_per_token, concurrency
+        self._clock: Clock = clock or SystemClock()
+        self._logprob = logprob
+        self._line: deque[_FakeGeneration] = deque()
+
+    def root(self, problem: Problem, role: str) -> Branch:
+        """The prompt, or the messages one to a line."""
+        text = problem.prompt
+        if text is None:
+            text = "".join(f"{message.role}: {message.content}\n" for message in problem.messages)
+        return Branch(role=role, text=text, token_ids=_ids(text))
+
+    def append(self, branch: Branch, text: str) -> Branch:
+        """A branch that goes on with `text`."""
+        return Branch(parent=branch, role=branch.role, text=text, token_ids=_ids(text))
+
+    def submit(
+        self, request: Request, on_chunk: Callable[[Chunk], None] | None = None
+    ) -> _FakeGeneration:
+        """Queues a call."""
+        self.calls += 1
+        self.requests.append(request)
+        generation = _FakeGeneration(self, request, self._reply(request), on_chunk)
+        self._line.append(generation)
+        self.start_waiting()
+        return generation
+
+    def start_waiting(self) -> None:
+        """Starts whoever has a slot."""
+        while self._line and (self._slots is None or self.active < self._slots):
+            generation = self._line.popleft()
+            if not generation.ended:
+                self.active += 1
+                self.most_active = max(self.most_active, self.active)
+                generation.start()
+
+    def pace(self, request: Request) -> float:
+        """Seconds for each token of a request."""
+        return self._pace(request) if callable(self._pace) else self._pace
+
+    def after(self, seconds: float, callback: Callable[[], None]) -> Timer:
+        """Calls back by the engine's clock."""
+        return self._clock.call_later(seconds, callback)
+
+    def logprobs(self, count: int) -> tuple[float, ...]:
+        """The log probabilities of some tokens."""
+        return (self._logprob,) * count
+
+    def _reply(self, request: Request) -> Reply:
+        if callable(self._script):
+            return self._script(request)
+        if isinstance(self._script, str):
+            return self._script
+        place = self.calls - 1 if self._in_order else request.seed
+        return self._script[place % len(self._script)]
+
+
+class _FakeGeneration:
+    """One call of a `FakeEngine`: a token each tick of its pace."""
+
+    def __init__(
+        self,
+        engine: FakeEngine,
+        request: Request,
+        reply: Reply,
+        on_chunk: Callable[[Chunk], None] | None,
+    ) -> None:
+        self.future: Future[Branch] = Future()
+        self.cached_input_tokens: int | None = 0
+        self.ended = False
+        self._engine, self._request, self._on_chunk = engine, request, on_chunk
+        self._error = reply if isinstance(reply, EngineError) else None
+        self._stop: str | int | None = None
+        self._pieces = list(self._until(_pieces("" if isinstance(reply, EngineError) else reply)))
+        self._text = "".join(self._pieces)
+        if isinstance(self._stop, str):
+            self._text = self._text[: self._text.index(self._stop)]
+        self._given = 0
+        self._timer: Timer | None = None
+        self._running = False
+
+    def start(self) -> None:
+        """Takes its slot."""
+        self._running = True
+        self._tick()
+
+    def cancel(self) -> int:
+        """Ends it; returns how many tokens it had generated."""
+        if not self.ended:
+            self._leave()
+        return self._given
+
+    def _until(self, pieces: Sequence[str]) -> Iterator[str]:
+        text = ""
+        for piece in pieces[: self._request.max_tokens]:
+            text += piece
+            yield piece
+            hits = [s for s in self._request.until if isinstance(s, str) and s in text]
+            if hits:
+                self._stop = min(hits, key=text.index)
+                return
+
+    def _tick(self) -> None:
+        pace = self._engine.pace(self._request)
+        if pace > 0 and self._given < len(self._pieces):
+            self._timer = self._engine.after(pace, self._token)
+        else:
+            while self._given < len(self._pieces):
+                self._give()
+            self._timer = self._engine.after(0.0, self._finish)
+
+    def _token(self) -> None:
+        self._give()
+        self._tick()
+
+    def _give(self) -> None:
+        piece = self._pieces[self._given]
+        self._given += 1
+        self._engine.output_tokens += 1
+        if self._on_chunk is not None:
+            self._on_chunk(Chunk(text=piece, token_ids=_ids(piece)))
+
+    def _finish(self) -> None:
+        self._leave()
+        if self._error is not None:
+            self.future.set_exception(self._error)
+            return
+        full = len(self._pieces) >= self._request.max_tokens and self._stop is None
+        reason: FinishReason = "length" if full else "stop"
+        self.future.set_result(
+            Branch(
+                parent=self._request.branch,
+                role=self._request.branch.role,
+                text=self._text,
+                token_ids=tuple(i for piece in self._pieces for i in _ids(piece)),
+                logprobs=self._engine.logprobs(len(self._pieces)),
+                finish_reason=reason,
+                stop_reason=self._stop,
+            )
+        )
+
+    def _leave(self) -> None:
+        self.ended = True
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._running:
+            self._running = False
+            self._engine.active -= 1
+            self._engine.start_waiting()
+
+
+@dataclass(frozen=True)
+class ScriptedVerifier:
+    """A verifier that scores by a function of the candidate, or by its answer."""
+
+    script: Mapping[str | None, float | None] | Callable[[Candidate], float | None]
+    """Scores by answer, or a function. An answer that is missing is scored as unknown."""
+    name: str = "scripted"
+    range: tuple[float, float] | None = (0.0, 1.0)
+    needs: Literal["each", "all"] = "each"
+    requires: frozenset[str] = frozenset()
+    roles: frozenset[str] = frozenset()
+    seen: list[Candidate] = field(default_factory=list, compare=False, repr=False)
+    """Every candidate that it was asked about."""
+
+    async def __call__(
+        self, problem: Problem, candidates: Sequence[Candidate], scope: Scope
+    ) -> tuple[Score, ...]:
+        """One score for each candidate; a number that is not finite is unknown."""
+        self.seen.extend(candidates)
+        return tuple(Score.of(self._value(c), range=self.range) for c in candidates)
+
+    def _value(self, candidate: Candidate) -> float | None:
+        if callable(self.script):
+            return self.script(candidate)
+        return self.script.get(candidate.answer)
+
+
+def finished(answer: str | None, *, text: str = "", score: float | None = None) -> Candidate:
+    """A finished candidate with an answer, and with a score named `scripted` if one is given."""
+    from ttc.answers import answer_key
+
+    scores = {} if score is None else {"scripted": Score(value=score, verifier="scripted")}
+    return Candidate(
+        branch=Branch(text=text, token_ids=()),
+        text=text,
+        answer=answer,
+        key=answer_key(answer),
+        status="finished",
+        scores=scores,
+    )
+
+
+def _pieces(text: str) -> list[str]:
+    return re.findall(r"\s*\S+|\s+$", text)
+
+
+def _ids(text: str) -> tuple[int, ...]:
+    return tuple(zlib.crc32(piece.encode()) for piece in _pieces(text))

@@ -1,0 +1,123 @@
+"""The text form of a graph, for command lines and requests.
+
+    cascade(sample(n=4) >> vote(), sample(n=16) >> vote(), accept=confidence(0.9))
+
+Calls of registered names, `>>`, `|`, literals and keywords, and nothing else. The text is data:
+it is parsed, never evaluated. It may come from a stranger, so its size is checked before `ast`
+sees it, whose parser dies of deep input.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable
+from typing import Any
+
+from ttc.errors import GraphError
+from ttc.graph import Node
+
+__all__ = ["MAX_CHARACTERS", "MAX_NODES", "parse"]
+
+MAX_CHARACTERS = 2_000
+MAX_NODES = 200
+_MAX_DEPTH = 50
+_PARTS = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\s*\(|>>|\|")
+
+
+def parse(text: str) -> Node:
+    """The graph that a text describes, checked as a strategy.
+
+    Raises:
+        GraphError: the text is too large, is not in the form, or its graph cannot run.
+    """
+    _check_size(text)
+    try:
+        tree = ast.parse(text.strip(), mode="eval")
+    except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
+        reason = error.msg if isinstance(error, SyntaxError) else str(error)
+        raise GraphError([f"the strategy {_short(text)} cannot be read: {reason}"]) from None
+    graph = _value(tree.body)
+    if not isinstance(graph, Node):
+        raise GraphError([f"{_short(text)} is no strategy; a strategy is greedy(), say"])
+    graph.validate()
+    return graph
+
+
+def _check_size(text: str) -> None:
+    if len(text) > MAX_CHARACTERS:
+        raise GraphError([f"a strategy has at most {MAX_CHARACTERS} characters, not {len(text)}"])
+    parts = len(_PARTS.findall(text))
+    if parts > MAX_NODES:
+        raise GraphError([f"a strategy has at most {MAX_NODES} calls and operators, not {parts}"])
+    depth = deepest = 0
+    for character in text:
+        depth += (character in "([{") - (character in ")]}")
+        deepest = max(deepest, depth)
+    signs = max((len(run) for run in re.findall(r"[-+~\s]+", text)), default=0)
+    if deepest > _MAX_DEPTH or signs > _MAX_DEPTH:
+        raise GraphError([f"a strategy is nested at most {_MAX_DEPTH} deep"])
+
+
+def _value(tree: ast.expr) -> Any:
+    if isinstance(tree, ast.BinOp) and isinstance(tree.op, ast.RShift | ast.BitOr | ast.BitAnd):
+        return _combined(tree)
+    if isinstance(tree, ast.Call):
+        return _called(tree)
+    if isinstance(tree, ast.Tuple | ast.List):
+        return tuple(_value(item) for item in tree.elts)
+    if isinstance(tree, ast.UnaryOp) and isinstance(tree.op, ast.USub | ast.UAdd):
+        number = _value(tree.operand)
+        if isinstance(number, int | float) and not isinstance(number, bool):
+            return -number if isinstance(tree.op, ast.USub) else number
+    if isinstance(tree, ast.Constant) and isinstance(tree.value, int | float | str | None):
+        return tree.value
+    if isinstance(tree, ast.Name):
+        raise GraphError([f"{tree.id} stands alone; call it: {tree.id}()"])
+    raise GraphError(
+        [f"{_short(ast.unparse(tree))}: a strategy is made of calls, >>, |, literals and keywords"]
+    )
+
+
+def _combined(tree: ast.BinOp) -> Any:
+    left, right = _value(tree.left), _value(tree.right)
+    try:
+        if isinstance(tree.op, ast.RShift):
+            return left >> right
+        return left | right if isinstance(tree.op, ast.BitOr) else left & right
+    except TypeError as error:
+        raise GraphError([f"{_short(ast.unparse(tree))}: {error}"]) from None
+
+
+def _called(tree: ast.Call) -> Any:
+    if not isinstance(tree.func, ast.Name):
+        raise GraphError([f"{_short(ast.unparse(tree.func))} is no name of a node"])
+    name = tree.func.id
+    if any(keyword.arg is None for keyword in tree.keywords):
+        raise GraphError([f"{name}: ** is not a part of the form"])
+    arguments = [_value(argument) for argument in tree.args]
+    keywords = {keyword.arg or "": _value(keyword.value) for keyword in tree.keywords}
+    try:
+        return _named(name)(*arguments, **keywords)
+    except (TypeError, ValueError) as error:
+        raise GraphError([f"{name}: {_plain(error)}"]) from None
+
+
+def _named(name: str) -> Callable[..., Any]:
+    from ttc.registry import lookup, names
+
+    for group in ("nodes", "verifiers"):
+        if name in names(group):
+            return lookup(group, name)  # type: ignore[no-any-return]
+    known = ", ".join(names("nodes") + names("verifiers"))
+    raise GraphError([f"nothing is called {name!r}; there is {known}"])
+
+
+def _plain(error: Exception) -> str:
+    """A constructor's complaint without its Python name."""
+    return re.sub(r"^\w+(\.\w+)*\(\) ", "", str(error))
+
+
+def _short(text: str) -> str:
+    text = " ".join(text.split())
+    return repr(text if len(text) <= 60 else text[:57] + "...")

@@ -1,0 +1,368 @@
+"""The nouns of ttc: frozen, documented values without behaviour of their own.
+
+Nothing here knows an engine, a clock or a graph, and nothing here imports a third party.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal
+
+__all__ = [
+    "UNFILTERED",
+    "AnswerFormat",
+    "Branch",
+    "Budget",
+    "Candidate",
+    "Chunk",
+    "Event",
+    "FinishReason",
+    "Message",
+    "Outcome",
+    "Problem",
+    "Record",
+    "Sampling",
+    "Score",
+    "Status",
+    "Tail",
+    "Usage",
+]
+
+FinishReason = Literal["stop", "length", "cancelled", "error"]
+Status = Literal["open", "finished", "truncated", "failed", "cancelled"]
+AnswerFormat = Literal["auto", "boxed", "marked", "number", "text"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Message:
+    """One turn of a conversation. Its content is data: it never becomes a control token."""
+
+    role: Literal["system", "user", "assistant", "tool"]
+    content: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problem:
+    """One input to solve. It holds no reference answer: only a grader ever sees that."""
+
+    id: str = ""
+    """Names the problem in results; it does not enter the result itself."""
+    messages: tuple[Message, ...] = ()
+    """A conversation, put through the model's chat template. Empty where `prompt` is given."""
+    prompt: str | None = None
+    """Raw text for the engine, without a template. `None` where `messages` are given."""
+    answer_format: AnswerFormat = "auto"
+    """How an answer is read out of a text; see `ttc.answers.extract_answer`."""
+    tests: tuple[str, ...] = ()
+    """Public tests, which a verifier may run."""
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if bool(self.messages) == (self.prompt is not None):
+            raise ValueError(
+                f"a problem has messages or a prompt, exactly one of them; got "
+                f"{len(self.messages)} messages and prompt={self.prompt!r}"
+            )
+
+    @classmethod
+    def ask(cls, question: str, *, id: str = "", answer_format: AnswerFormat = "auto") -> Problem:
+        """A problem of one user message."""
+        message = Message(role="user", content=question)
+        return cls(id=id, messages=(message,), answer_format=answer_format)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sampling:
+    """How a next token is drawn. `None` is off; a temperature of 0 is greedy."""
+
+    temperature: float = 1.0
+    top_k: int | None = None
+    """Keep the k most probable tokens."""
+    top_p: float | None = None
+    """Keep the smallest set of tokens whose probability reaches this; at least one token."""
+    min_p: float | None = None
+    """Keep tokens at least this fraction as probable as the most probable one."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.temperature < math.inf:
+            raise ValueError(
+                f"temperature is finite and at least 0 (0 is greedy), not {self.temperature}"
+            )
+        if self.top_k is not None and self.top_k < 1:
+            raise ValueError(f"top_k is at least 1, or None for off, not {self.top_k}")
+        for name, value in (("top_p", self.top_p), ("min_p", self.min_p)):
+            if value is not None and not 0 <= value <= 1:
+                raise ValueError(f"{name} lies in [0, 1], or is None for off, not {value}")
+
+
+UNFILTERED = Sampling()
+"""The model's own distribution."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tail:
+    """What follows a call that was cut by its length: a cue, and a few tokens for the answer.
+
+    A call and its tail are one reservation, so the tail can always run.
+    """
+
+    cue: str
+    """Text that is appended to the cut branch, as plain tokens."""
+    max_tokens: int = 16
+
+    def __post_init__(self) -> None:
+        if self.max_tokens < 1:
+            raise ValueError(f"a tail's max_tokens is at least 1, not {self.max_tokens}")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Branch:
+    """A token-exact, immutable handle on a text that an engine can extend.
+
+    One branch is one segment: a prompt, a text that was appended, or what one call generated. The
+    whole text is the chain of its parents. Forking costs one reference.
+    """
+
+    parent: Branch | None = None
+    role: str = "policy"
+    """The role of the model whose tokens these are."""
+    text: str
+    """The text of this segment, without the stop string that ended it."""
+    token_ids: tuple[int, ...] | None
+    """The tokens of this segment. `None` where the engine has no tokens."""
+    logprobs: tuple[float, ...] | None = None
+    """Natural log probabilities of generated tokens under the model's raw distribution."""
+    finish_reason: FinishReason | None = None
+    """`None` for a prompt or an appended text."""
+    stop_reason: str | int | None = None
+    """The stop string or the end token that ended the segment."""
+    call: str | None = None
+    """The call that generated the segment, as `path#index`. `None` for text that was given."""
+
+    def lineage(self) -> Iterator[Branch]:
+        """The segments of this branch, from the root to this one."""
+        chain: list[Branch] = []
+        branch: Branch | None = self
+        while branch is not None:
+            chain.append(branch)
+            branch = branch.parent
+        return reversed(chain)
+
+    @property
+    def num_tokens(self) -> int:
+        """The tokens of the whole branch; where an engine has none, its bytes: at least as many."""
+        return sum(
+            len(segment.text.encode() if segment.token_ids is None else segment.token_ids)
+            for segment in self.lineage()
+        )
+
+    @property
+    def output(self) -> str:
+        """The text after the root: everything generated or appended since the prompt."""
+        return "".join(segment.text for segment in self.lineage() if segment.parent is not None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chunk:
+    """A piece of a running generation. The texts of all its chunks join to the branch's text."""
+
+    text: str
+    token_ids: tuple[int, ...] | None
+    branch: Branch | None = None
+    """The whole branch, on the last chunk."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Score:
+    """What a verifier says of a candidate: a finite value, higher is better, or unknown."""
+
+    value: float | None
+    """`None` is unknown. Never NaN, never infinite."""
+    range: tuple[float, float] | None = (0.0, 1.0)
+    """The least and the largest value, (0, 1), or `None` for a score without bounds."""
+    verifier: str = ""
+    evidence: Mapping[str, Any] = field(default_factory=dict)
+    call: str | None = None
+    """The verifier call that gave the score, as `path#index`."""
+
+    def __post_init__(self) -> None:
+        if self.value is None:
+            return
+        if not math.isfinite(self.value):
+            raise ValueError(f"a score is finite or None, not {self.value}; use Score.of")
+        if self.range is not None and not self.range[0] <= self.value <= self.range[1]:
+            raise ValueError(f"a score of {self.value} lies outside its range {self.range}")
+
+    @classmethod
+    def of(
+        cls,
+        value: float | None,
+        *,
+        verifier: str = "",
+        range: tuple[float, float] | None = (0.0, 1.0),
+    ) -> Score:
+        """A score from a verifier's raw number: NaN and the infinities are unknown."""
+        if value is None or math.isfinite(value):
+            return cls(value=value, verifier=verifier, range=range)
+        return cls(value=None, verifier=verifier, range=range, evidence={"not finite": repr(value)})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Usage:
+    """What was spent. Logical lines depend on the work alone; physical lines are measured."""
+
+    tokens: int = 0
+    """Logical: output tokens, and each distinct prompt token of the problem's trees once."""
+    calls: int = 0
+    """Logical: engine calls; a call and its tail are one."""
+    verifier_calls: int = 0
+    """Logical: candidates that a verifier was asked to score."""
+    seconds: float | None = None
+    """Physical: wall time of the run by its clock. `None` where a part of a run is meant."""
+    input_tokens: int = 0
+    """Physical: prompt tokens that the engine was sent, those of its cache included."""
+    cached_input_tokens: int | None = 0
+    """Physical: the part of `input_tokens` that the engine had in its cache. `None`: unknown."""
+    output_tokens: int = 0
+    """Physical: tokens that the engine generated."""
+    tokens_cancelled: int = 0
+    """The part of `tokens` whose work a stop cut off. It alone depends on timing."""
+
+    def __add__(self, other: Usage) -> Usage:
+        """The sum, line by line; a sum with an unknown part is unknown, but for `seconds`."""
+        total: dict[str, Any] = {}
+        for f in fields(Usage):
+            mine, theirs = getattr(self, f.name), getattr(other, f.name)
+            if f.name == "seconds":
+                total[f.name] = mine if theirs is None else theirs + (mine or 0.0)
+            else:
+                total[f.name] = None if mine is None or theirs is None else mine + theirs
+        return Usage(**total)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Budget:
+    """What may be spent. `None` is no limit. Every limit is checked before a call starts.
+
+    Tokens, calls and verifier calls are reserved at their worst case and never overrun. Seconds are
+    a deadline: no call starts after it, and what runs then is cancelled.
+    """
+
+    tokens: int | None = None
+    calls: int | None = None
+    verifier_calls: int | None = None
+    seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        for f in fields(self):
+            value = getattr(self, f.name)
+            if value is None:
+                continue
+            if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
+                raise ValueError(f"a budget's {f.name} is a number of at least 0, not {value!r}")
+            if f.name != "seconds" and not isinstance(value, int):
+                raise ValueError(f"a budget's {f.name} is a whole number, not {value!r}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidate:
+    """One proposed solution; what streams carry."""
+
+    branch: Branch
+    text: str = ""
+    """Everything since the prompt."""
+    answer: str | None = None
+    """The extracted answer. `None` where there is none."""
+    key: Hashable = None
+    """What two equal answers share; `None` where there is no answer."""
+    status: Status = "open"
+    scores: Mapping[str, Score] = field(default_factory=dict)
+    """Scores by the name of their verifier."""
+    confidence: float | None = None
+    """How sure the selector is of its choice. Set by selectors only."""
+    usage: Usage = field(default_factory=Usage)
+    """What its calls were charged; the first call of a tree pays for the shared prompt."""
+    error: str | None = None
+    """Why it failed."""
+    chosen_among: frozenset[str] = frozenset()
+    """The calls of all those among which selectors chose it."""
+
+    @property
+    def lineage(self) -> frozenset[str]:
+        """Every call that it rests on, as `path#index`: what made it, scored it, or lost to it."""
+        made = {segment.call for segment in self.branch.lineage() if segment.call}
+        scored = {score.call for score in self.scores.values() if score.call}
+        return self.chosen_among | made | scored
+
+
+@dataclass(frozen=True, kw_only=True)
+class Record:
+    """One entry of a trace: a call or a decision."""
+
+    path: str
+    """The node that asked or decided."""
+    index: int
+    """Which of the node's calls, or of its decisions, this is."""
+    kind: Literal["call", "verify", "decision"]
+    fingerprint: str = ""
+    """A hash of the whole request: branch, sampling, ends, seed."""
+    detail: Mapping[str, Any] = field(default_factory=dict)
+    """What was granted, how it ended, why it was refused: logical facts only."""
+    usage: Usage = field(default_factory=Usage)
+    seconds: float | None = field(default=None, compare=False)
+    """How long it took; measured, and so not part of a record's identity."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Event:
+    """Something that happened in a run, for those who watch it. Events never change a result."""
+
+    kind: Literal["call", "candidate", "decision"]
+    path: str
+    usage: Usage
+    """What the run has spent until now."""
+    candidate: Candidate | None = None
+    """What reached a selector, where the kind is `candidate`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What a strategy came to."""
+
+    problem: Problem
+    candidate: Candidate | None
+    """The one that was chosen."""
+    candidates: tuple[Candidate, ...]
+    """Everything that reached the selector, in launch order."""
+    usage: Usage
+    usage_by_role: Mapping[str, Usage]
+    trace: tuple[Record, ...]
+    stopped_by: str
+    """`completed`; a stop rule; a limit (`tokens`, `calls`, `verifier_calls`, `seconds`);
+    `cancelled`; `no_valid_answer`; `no_finite_score`; `error`."""
+    timing_dependent: tuple[str, ...] = ()
+    """What makes the result depend on timing; empty when a second run must give the same."""
+    seed: int
+    numerics: Mapping[str, str]
+    """The engine and its arithmetic, by role."""
+    oracle: bool = False
+    """Whether a reference answer helped to choose."""
+    error: Exception | None = None
+    """A bug in a node, where the run goes on without this problem."""
+
+    @property
+    def answer(self) -> str | None:
+        """The chosen answer, or `None` where no candidate has one."""
+        return self.candidate.answer if self.candidate else None
+
+    @property
+    def confidence(self) -> float | None:
+        """How sure the selector is; `None` where no selector said."""
+        return self.candidate.confidence if self.candidate else None
+
+    @property
+    def text(self) -> str | None:
+        """The whole text of the chosen candidate."""
+        return self.candidate.text if self.candidate else None
