@@ -55,7 +55,7 @@ class BudgetExceeded(TTCError):
         self.remaining = remaining
         self.limit = limit
         super().__init__(
-            f"{resource}: a call needs at least {needed:g}, and {remaining:g} of {limit:g} is left; "
+            f"{resource}: a call needs at least {needed:g} and {remaining:g} of {limit:g} is left; "
             f"raise the budget's {resource} or ask for less"
         )
 

@@ -235,7 +235,7 @@ class Chain(Node):
         self, candidates: Stream[Candidate], scope: Scope
     ) -> AsyncGenerator[Candidate, None]:
         """Opens its parts, each on the one before."""
-        given = Flow(kind=self.parts[0].takes.kind, count=candidates.at_most)
+        given = Flow(count=candidates.at_most)
         stream = candidates
         for index, part in enumerate(self.parts):
             later = Chain(self.parts[index + 1 :]).bound(part.flow(given))
@@ -404,6 +404,8 @@ def _walk(graph: Node, path: str, given: Flow) -> Iterator[Placed]:
 
 def _port_faults(placed: Placed) -> list[str]:
     graph, given = placed.node, placed.given
+    if isinstance(graph, Pool):
+        return []  # its parts say what they take
     if graph.takes.kind != given.kind:
         fix = "put sample(...) before it" if given.kind == "open" else "let it stand first"
         return [f"takes {graph.takes.kind} candidates and is given {given.kind} ones; {fix}"]
