@@ -1,0 +1,1 @@
+"""Benchmarks: tasks, graders, metrics and results. It sees references, and no other room does."""

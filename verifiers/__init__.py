@@ -1,0 +1,5 @@
+"""Verifiers: what returns scores of candidates."""
+
+from ttc.verifiers.confidence import SequenceProbability
+
+__all__ = ["SequenceProbability"]
