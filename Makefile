@@ -1,0 +1,71 @@
+# One gate, the same for people and for CI. `make demo` and `make test` need Python and pip alone.
+
+PYTHON ?= python3
+TORCH := 2.13.0
+# Another package index for torch alone, as one of CPU builds.
+TTC_TORCH_INDEX ?=
+
+VENV := .venv
+PY := $(VENV)/bin/python
+TTC := $(VENV)/bin/ttc
+MODEL := smollm2-135m
+
+# How OpenMP's threads wait: a busy neighbour must not slow the engine tenfold.
+export OMP_WAIT_POLICY := PASSIVE
+export GOMP_SPINCOUNT := 2000
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help demo test lint types sizes fast model bench pull clean
+
+help: ## what there is
+	@sed -n 's/^\([a-z]*\):.*## /make \1\t/p' $(MAKEFILE_LIST)
+
+demo: $(VENV)/.demo pull ## what a vote gains over one answer, measured on this machine
+	$(TTC) demo
+
+test: lint types fast model ## the whole gate
+
+lint: $(VENV)/.test ## style and format
+	$(PY) -m ruff check
+	$(PY) -m ruff format --check
+
+types: $(VENV)/.test ## mypy, strict
+	$(PY) -m mypy
+
+sizes: $(VENV)/.test ## files and functions stay small; a part of `fast`
+	$(PY) -m pytest tests/meta/test_sizes.py
+
+fast: $(VENV)/.test ## every test that needs no model
+	$(PY) -m pytest -m "not model"
+
+model: $(VENV)/.test pull ## the tests that run a real model
+	$(PY) -m pytest -m model
+
+bench: $(VENV)/.demo pull ## how fast the engine is
+	$(PY) benchmarks/perf/engine.py
+
+pull: | $(VENV)/.demo
+	$(TTC) pull $(MODEL)
+
+clean: ## the virtual environment and every cache in the tree
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+# torch comes first and by itself: as a mere dependency, pip may take a build of gigabytes for it.
+$(VENV)/bin/pip:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "ttc needs Python 3.11 or newer; name one by make PYTHON=..."; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.torch-$(TORCH): | $(VENV)/bin/pip
+	$(PY) -m pip install $(if $(TTC_TORCH_INDEX),--index-url $(TTC_TORCH_INDEX)) torch==$(TORCH)
+	@touch $@
+
+$(VENV)/.demo: pyproject.toml | $(VENV)/.torch-$(TORCH)
+	$(PY) -m pip install --editable '.[local,eval]'
+	@touch $@
+
+$(VENV)/.test: pyproject.toml | $(VENV)/.torch-$(TORCH)
+	$(PY) -m pip install --editable '.[local,eval,dev]'
+	@touch $(VENV)/.demo $@

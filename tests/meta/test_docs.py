@@ -1,0 +1,68 @@
+"""The pages in docs/: their examples run, and the strategies' page is complete."""
+
+import doctest
+import re
+from dataclasses import fields, is_dataclass
+
+import pytest
+
+from tests.meta.tree import ROOT
+from ttc import strategies
+from ttc.graph import Node
+from ttc.text_form import parse
+
+PAGES = [*sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md"]
+STRATEGIES = (ROOT / "docs" / "strategies.md").read_text(encoding="utf-8")
+PARTS = ("What it does", "When it pays", "Cost", "Example", "Options", "Known limits", "Source")
+CLASSES = [
+    value for name in strategies.__all__ if isinstance(value := vars(strategies)[name], type)
+]
+NODES = [value for value in CLASSES if issubclass(value, Node)]
+
+
+def _section(title: str) -> str:
+    return STRATEGIES.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
+
+
+def test_the_examples_of_the_strategies_page_are_true() -> None:
+    """Run from top to bottom, as a reader would."""
+    text = "".join(re.findall(r"^```pycon\n(.*?)^```$", STRATEGIES, re.DOTALL | re.MULTILINE))
+    test = doctest.DocTestParser().get_doctest(text, {}, "strategies.md", None, 0)
+    told: list[str] = []
+
+    result = doctest.DocTestRunner(verbose=False).run(test, out=told.append)
+
+    assert "".join(told) == ""
+    assert result.attempted > 20
+
+
+@pytest.mark.parametrize("node", NODES, ids=lambda node: node.__name__)
+def test_every_node_has_a_section_in_the_fixed_order(node: type[Node]) -> None:
+    """Whoever knows one section knows them all."""
+    assert re.findall(r"^\*\*(.+?)\.\*\*", _section(node.__name__), re.MULTILINE) == list(PARTS)
+
+
+@pytest.mark.parametrize("node", NODES, ids=lambda node: node.__name__)
+def test_every_option_of_a_node_is_explained(node: type[Node]) -> None:
+    """By its name."""
+    options = _section(node.__name__).partition("**Options.**")[2].partition("**Known limits.**")[0]
+    assert is_dataclass(node)
+
+    assert [f.name for f in fields(node) if f"`{f.name}`" not in options] == []
+
+
+def test_every_stop_rule_is_explained() -> None:
+    """In the section that they share."""
+    rules = [value for value in CLASSES if issubclass(value, strategies.StopRule)]
+    section = _section("Stop rules")
+
+    assert [rule.__name__ for rule in rules if f"`{rule.__name__}`" not in section] == []
+
+
+def test_every_strategy_on_a_command_line_is_valid() -> None:
+    """What the pages tell to type works."""
+    text = "".join(page.read_text(encoding="utf-8") for page in PAGES)
+    typed = re.findall(r'(?:ttc graph|--strategy) "([^"]+)"', text)
+
+    assert len(typed) >= 2
+    assert all(parse(strategy) for strategy in typed)

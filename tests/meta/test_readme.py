@@ -1,0 +1,78 @@
+"""The README is a program: its code runs, its output is true, and its figures were measured."""
+
+import json
+import re
+import subprocess
+import sys
+
+import pytest
+
+from tests.meta.tree import ROOT
+
+RESULT = ROOT / "benchmarks" / "results" / "demo.json"
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+HEAD = (
+    "| strategy | accuracy | 95 % interval | tokens | tokens per problem |",
+    "|---|---:|---:|---:|---:|",
+)
+
+
+def _blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", README, re.DOTALL | re.MULTILINE)
+
+
+def test_the_first_program_prints_what_stands_below_it() -> None:
+    """Exactly, on any machine: it runs on the fake engine."""
+    program, output = _blocks("python")[0], _blocks("text")[0]
+
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60
+    )
+
+    assert done.stderr == ""
+    assert done.stdout == output
+
+
+def test_the_first_program_fits_on_a_screen() -> None:
+    """Twelve lines, blank ones not counted."""
+    lines = [line for line in _blocks("python")[0].splitlines() if line]
+
+    assert len(lines) <= 12
+
+
+def test_the_table_holds_the_figures_of_the_result() -> None:
+    """Every figure of the demo comes from `benchmarks/results/demo.json`."""
+    if not RESULT.exists():
+        pytest.skip("benchmarks/results/demo.json is missing: nothing was measured yet")
+    table = README.partition("<!-- demo -->\n")[2].partition("<!-- /demo -->")[0]
+
+    assert table == _table(json.loads(RESULT.read_text(encoding="utf-8"))["rows"])
+
+
+def test_a_table_is_written_as_the_command_shows_it() -> None:
+    """One decimal of a percentage; an upper bound is no result, and says so."""
+    row = {
+        "name": "the best of 16",
+        "oracle": True,
+        "num_problems": 24,
+        "accuracy": 0.5,
+        "ci95_low": 0.314,
+        "ci95_high": 0.6861,
+        "tokens": 12_345,
+    }
+
+    line = _table([row]).splitlines()[-1]
+
+    assert line == "| the best of 16 (upper bound) | 50.0% | 31.4% to 68.6% | 12,345 | 514 |"
+
+
+def _table(rows: list[dict[str, object]]) -> str:
+    return "".join(f"{line}\n" for line in (*HEAD, *map(_row, rows)))
+
+
+def _row(row: dict[str, object]) -> str:
+    name = f"{row['name']} (upper bound)" if row["oracle"] else row["name"]
+    per_problem = float(str(row["tokens"])) / float(str(row["num_problems"]))
+    interval = f"{row['ci95_low']:.1%} to {row['ci95_high']:.1%}"
+    cells = (name, f"{row['accuracy']:.1%}", interval, f"{row['tokens']:,}", f"{per_problem:,.0f}")
+    return f"| {' | '.join(map(str, cells))} |"
