@@ -1,0 +1,56 @@
+"""`ttc doctor`."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Never
+
+import pytest
+
+from ttc.registry import DISTRIBUTION
+
+Cli = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def test_the_doctor_tells_everything(run_ttc: Cli) -> None:
+    """A line for each thing that matters."""
+    done = run_ttc("doctor")
+
+    assert (done.returncode, done.stderr) == (0, "")
+    for name in (
+        *("ttc", "python", "platform", "cores", "memory", "wait policy", "torch", "compiler"),
+        *("pip", "TTC_HOME", "extra local", "extra eval", "model smollm2-135m"),
+    ):
+        assert f"\n{name} " in f"\n{done.stdout}"
+    assert "could not be found out" not in done.stdout
+    assert "OMP_WAIT_POLICY=" in done.stdout
+
+
+def test_the_doctor_hints_at_what_to_do(
+    run_ttc: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A model that is not on disk, an extra that is not installed."""
+    monkeypatch.setenv("TTC_HOME", str(tmp_path))
+    monkeypatch.setattr("ttc.cli.doctor._is_installed", lambda name: name != "torch")
+
+    out = run_ttc("doctor").stdout
+
+    assert "not on disk; `ttc pull smollm2-135m`" in out
+    assert f'missing torch; pip install "{DISTRIBUTION}[local]"' in out
+
+
+def test_the_doctor_never_fails(run_ttc: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A check that does says so itself, in its place."""
+
+    def broken(*_: object) -> Never:
+        raise OSError("broken\nbadly")
+
+    for name in ("room", "version", "metadata", "find_spec", "_read"):
+        monkeypatch.setattr(f"ttc.cli.doctor.{name}", broken)
+
+    done = run_ttc("doctor")
+
+    assert done.returncode == 0
+    assert "could not be found out: OSError: broken badly" in done.stdout

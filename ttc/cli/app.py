@@ -1,0 +1,110 @@
+"""The commands, and how their faults become exit codes.
+
+    0    done
+    2    a fault that the user can mend, told in one line
+    130  interrupted by Ctrl-C
+
+Any other exception is a bug, and keeps its traceback.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+from typing import Annotated
+
+import typer
+from typer.main import get_command
+
+from ttc.cli.demo import demo
+from ttc.cli.doctor import doctor
+from ttc.cli.graph import graph
+from ttc.cli.pull import pull
+from ttc.cli.solve import solve
+from ttc.cli.terminal import Fault, complain, say
+from ttc.errors import NodeError, TTCError
+from ttc.registry import DISTRIBUTION
+
+__all__ = ["app", "run"]
+
+# What every bad option raises: some versions of typer bring this class along under a private name.
+_USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]
+
+app = typer.Typer(
+    name="ttc",
+    add_completion=False,
+    help="Turns extra inference into better answers, under a budget that it never exceeds.",
+)
+for _command in (solve, graph, doctor, pull, demo):
+    app.command()(_command)
+
+
+def _tell_version(wanted: bool) -> None:
+    if wanted:
+        try:
+            say(f"ttc {version(DISTRIBUTION)}")
+        except PackageNotFoundError:
+            say("ttc, from a folder that is not installed")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Print the version.", callback=_tell_version, is_eager=True),
+    ] = False,
+) -> None:
+    pass  # an eager option acts by itself
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Runs one command; without any it prints the help.
+
+    Args:
+        arguments: the command and its options.
+
+    Returns:
+        The exit code.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a narrow encoding is no reason to fail
+            stream.reconfigure(errors="backslashreplace")
+    try:
+        return _invoke(arguments or ["--help"])
+    except BrokenPipeError:
+        _drop_output()
+        return 1
+    except NodeError:
+        raise
+    except (Fault, TTCError) as error:
+        complain(str(error))
+        return 2
+
+
+def _invoke(arguments: Sequence[str]) -> int:
+    command = get_command(app)
+    try:
+        with command.make_context("ttc", list(arguments)) as context:
+            command.invoke(context)
+    except typer.Exit as leave:
+        return leave.exit_code
+    except _USAGE_ERROR as error:
+        message = getattr(error, "format_message", error.__str__)()
+        raise Fault(f"{message.rstrip('.')}; see `ttc {_command_of(arguments)}--help`") from error
+    return 0
+
+
+def _command_of(arguments: Sequence[str]) -> str:
+    known = {command.callback.__name__ for command in app.registered_commands if command.callback}
+    return f"{arguments[0]} " if arguments[0] in known else ""
+
+
+def _drop_output() -> None:
+    """Sends what is still buffered nowhere, so that the interpreter's end does not complain."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)

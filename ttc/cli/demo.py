@@ -1,0 +1,134 @@
+"""`ttc demo`: greedy, a vote, and the bound of a perfect choice, on the same small problems."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
+
+from ttc.cli.engines import DEFAULT_MODEL, engine_of
+from ttc.cli.terminal import Fault, counted, is_live, say, show, table
+from ttc.registry import room
+
+__all__ = ["demo"]
+
+_HEADINGS = ("strategy", "accuracy", "95 % interval", "tokens", "tokens/problem", "")
+
+
+def demo(
+    problems: Annotated[int, typer.Option(min=1, help="How many questions.")] = 24,
+    samples: Annotated[int, typer.Option(min=1, help="Samples of each question.")] = 16,
+    seed: Annotated[int, typer.Option(help="Seeds questions and samples.")] = 0,
+    model: Annotated[
+        str, typer.Option(help="A built-in name, or a path to a GGUF file.")
+    ] = DEFAULT_MODEL,
+    json: Annotated[
+        Path | None, typer.Option("--json", help="Write a result file.", show_default=False)
+    ] = None,
+) -> None:
+    """Measure what a vote gains over one greedy answer."""
+    if json is not None:
+        _check_target(json)
+    _check_task(problems, seed)
+    with engine_of(model) as engine, _bars() as progress:
+        started = time.monotonic()
+        rows: Sequence[Any] = room("benchmarks.demo").run_demo(
+            engine, num_problems=problems, n=samples, seed=seed, progress=progress
+        )
+        seconds = time.monotonic() - started
+    _show(rows)
+    machine = room("benchmarks.results").machine()
+    device = f"{machine['cpu']}, {machine['cores']} cores"
+    say(f"\n{model} on {device}, {counted(problems, 'problem')}, seed {seed}, {seconds:.0f} s")
+    if json is not None:
+        _write(json, rows, {"problems": problems, "samples": samples, "model": model}, seed)
+
+
+def _check_target(path: Path) -> None:
+    """Finds out before the long run whether its result can be kept."""
+    if path.is_dir() or not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
+        raise Fault(f"--json: no file can be written at {path}")
+
+
+def _check_task(problems: int, seed: int) -> None:
+    """Finds out before the model is loaded whether the questions can be had."""
+    try:
+        room("benchmarks.tasks").chain_sum(problems, seed)
+    except ModuleNotFoundError as error:
+        if (error.name or "ttc").split(".")[0] == "ttc":
+            raise
+        raise Fault(str(error)) from error
+    except ValueError as error:
+        raise Fault(f"--problems: {error}") from error
+
+
+@contextmanager
+def _bars() -> Iterator[Callable[[Any], None]]:
+    """One bar of candidates for each strategy."""
+    columns = (SpinnerColumn("line"), TextColumn("{task.description}"), BarColumn())
+    with Progress(
+        *columns,
+        MofNCompleteColumn(),
+        console=Console(stderr=True),
+        transient=True,
+        disable=not is_live(),
+    ) as bars:
+        tasks: dict[str, Any] = {}
+
+        def progress(event: Any) -> None:
+            if event.row not in tasks:
+                tasks[event.row] = bars.add_task(event.row, total=event.total)
+            bars.update(tasks[event.row], completed=event.done)
+
+        yield progress
+
+
+def _show(rows: Sequence[Any]) -> None:
+    cells = [_cells(row) for row in rows if not row.oracle]
+    bounds = [_cells(row) for row in rows if row.oracle]
+    if bounds:
+        cells += [("",) * len(_HEADINGS), *bounds]
+    show(table(_HEADINGS, cells, right=",".join(_HEADINGS[1:5])))
+    if bounds:
+        say("\nThe upper bound is no result: it chooses by the right answers.")
+
+
+def _cells(row: Any) -> tuple[str, ...]:
+    low, high = row.interval
+    return (
+        row.name,
+        f"{row.accuracy:.1%}",
+        f"{low:.1%} to {high:.1%}",
+        f"{row.tokens:,}",
+        f"{row.tokens / row.num_problems:,.0f}",
+        "upper bound" if row.oracle else "",
+    )
+
+
+def _write(path: Path, rows: Sequence[Any], options: dict[str, Any], seed: int) -> None:
+    content = [
+        {
+            "name": row.name,
+            "oracle": row.oracle,
+            "num_correct": row.num_correct,
+            "num_problems": row.num_problems,
+            "accuracy": row.accuracy,
+            "ci95_low": row.interval.low,
+            "ci95_high": row.interval.high,
+            "tokens": row.tokens,
+        }
+        for row in rows
+    ]
+    command = ["ttc", "demo", f"--seed={seed}"]
+    command += [f"--{name}={value}" for name, value in options.items()]
+    try:
+        room("benchmarks.results").write_result(path, command=command, rows=content, seed=seed)
+    except OSError as error:
+        raise Fault(f"--json: {path} cannot be written: {error.strerror}") from error

@@ -1,0 +1,115 @@
+"""`ttc solve`: one question, by a strategy, within a budget."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any, cast, get_args
+
+import typer
+
+from ttc.cli.budgets import parse_budget, shortage
+from ttc.cli.engines import DEFAULT_MODEL, engine_of
+from ttc.cli.outcomes import as_json, failure, show_outcome
+from ttc.cli.terminal import Fault, counted, is_live, one_line, say, status
+from ttc.registry import room
+from ttc.solve import solve as solve_problem
+from ttc.text_form import parse
+from ttc.types import AnswerFormat, Event, Problem
+
+__all__ = ["Watch", "solve"]
+
+_STRATEGY = "self_consistency(n=8, max_tokens=256)"
+_BUDGET = "tokens=4000,seconds=60"  # holds the worst case of _STRATEGY, with a long question
+_FORMATS = get_args(AnswerFormat)
+_ANSWER_WIDTH = 40
+
+
+def solve(
+    question: Annotated[str, typer.Argument(help="What to solve.", show_default=False)],
+    strategy: Annotated[
+        str, typer.Option(help="The strategy in its text form.", metavar="SPEC")
+    ] = _STRATEGY,
+    model: Annotated[
+        str, typer.Option(help="A built-in name, or a path to a GGUF file.")
+    ] = DEFAULT_MODEL,
+    budget: Annotated[
+        str,
+        typer.Option(help="Limits of tokens, calls, verifier_calls, seconds.", metavar="LIMITS"),
+    ] = _BUDGET,
+    seed: Annotated[int | None, typer.Option(help="Repeats a run.", show_default="random")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    answer_format: Annotated[
+        str, typer.Option(help="How an answer is read out of a text.", metavar="|".join(_FORMATS))
+    ] = "auto",
+) -> None:
+    """Solve one question."""
+    problem = _problem(question, answer_format)
+    limits = parse_budget(budget)
+    graph = parse(strategy)
+    if seed is None:
+        seed = secrets.randbits(32)  # few enough bits for every reader of JSON
+    with engine_of(model) as engine, watching(limits.tokens) as watch:
+        outcome = solve_problem(problem, graph, model=engine, budget=limits, seed=seed, watch=watch)
+        fault = shortage(outcome, graph, engine, limits) or failure(outcome)
+    if json:
+        say(as_json(outcome))
+    elif fault is None:
+        show_outcome(outcome)
+    if fault is not None:
+        raise Fault(fault)
+
+
+def _problem(question: str, answer_format: str) -> Problem:
+    if answer_format not in _FORMATS:
+        known = ", ".join(_FORMATS)
+        raise Fault(f"--answer-format: {answer_format!r} is none of {known}")
+    if not question.strip():
+        raise Fault("the question is empty")
+    try:
+        question.encode()
+    except UnicodeEncodeError:
+        raise Fault("the question is no valid text in this terminal's encoding") from None
+    return Problem.ask(question, answer_format=cast("AnswerFormat", answer_format))
+
+
+@contextmanager
+def watching(limit: int | None) -> Iterator[Callable[[Event], None] | None]:
+    """Shows how a run goes on, where somebody can see it; gives what the run tells.
+
+    Args:
+        limit: the limit of tokens.
+    """
+    if not is_live():
+        yield None
+        return
+    with status("reading the question") as update:
+        yield Watch(update, limit)
+
+
+class Watch:
+    """Turns the events of a run into a line: samples, tokens, and the leading answer."""
+
+    def __init__(self, update: Callable[[str], None], limit: int | None) -> None:
+        """A watch.
+
+        Args:
+            update: shows a line.
+            limit: the limit of tokens.
+        """
+        self._update = update
+        self._limit = "" if limit is None else f" of {limit:,}"
+        self._tally: Any = room("strategies").Tally()
+
+    def __call__(self, event: Event) -> None:
+        """Shows what has become of the run."""
+        if event.candidate is not None:
+            self._tally.add(event.candidate)
+        line = counted(self._tally.num_samples, "sample")
+        line += f", {event.usage.tokens:,}{self._limit} tokens"
+        ranking = self._tally.ranking()
+        if ranking:
+            leader, votes = ranking[0]
+            line += f", leading: {one_line(leader.answer or '', _ANSWER_WIDTH)} ({votes:g})"
+        self._update(line)

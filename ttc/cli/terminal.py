@@ -1,0 +1,137 @@
+"""What the commands say, and where: results on stdout, progress and faults on stderr.
+
+A fault is one line. Progress is shown only where stderr is a terminal. Text of a model is data: it
+reaches a terminal without control characters.
+"""
+
+from __future__ import annotations
+
+import sys
+import unicodedata
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+__all__ = [
+    "Fault",
+    "complain",
+    "counted",
+    "is_live",
+    "note",
+    "one_line",
+    "printable",
+    "say",
+    "show",
+    "status",
+    "table",
+]
+
+_UNBOUNDED_WIDTH = 10_000
+
+
+class Fault(Exception):
+    """Something that the user can mend; it is told in one line, without a traceback."""
+
+
+def printable(text: str) -> str:
+    """The text with a mark in the place of whatever steers a terminal."""
+    return "".join(
+        character
+        if character in "\n\t" or unicodedata.category(character) not in ("Cc", "Cs")
+        else "\N{REPLACEMENT CHARACTER}"
+        for character in text
+    )
+
+
+def one_line(text: str, at_most: int | None = None) -> str:
+    """The text on one line, cut where it is longer than `at_most`."""
+    line = printable(" ".join(text.split()))
+    return line if at_most is None or len(line) <= at_most else line[: at_most - 3] + "..."
+
+
+def say(text: str) -> None:
+    """Writes a text to stdout, as it is.
+
+    Raises:
+        Fault: stdout cannot be written. A reader that went away is a `BrokenPipeError`.
+    """
+    with _writing():
+        typer.echo(text)
+
+
+def show(content: Table) -> None:
+    """Writes a table to stdout: folded to the width of a terminal, and unfolded elsewhere.
+
+    Raises:
+        Fault: stdout cannot be written.
+    """
+    console = Console(width=None if sys.stdout.isatty() else _UNBOUNDED_WIDTH, highlight=False)
+    with _writing(), console.capture() as captured:
+        console.print(content)
+    say("\n".join(line.rstrip() for line in captured.get().splitlines()))
+
+
+def note(text: str) -> None:
+    """Writes a line to stderr that is no fault."""
+    typer.echo(one_line(text), err=True)
+
+
+def complain(text: str) -> None:
+    """Writes a fault to stderr, in one line."""
+    note("ttc: " + "; ".join(text.splitlines()))
+
+
+def table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, right: str = "") -> Table:
+    """A plain table of texts.
+
+    Args:
+        headings: one for each column; without any text in them there is no line of headings.
+        rows: the cells.
+        right: the headings of the columns that are numbers, separated by commas.
+    """
+    made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=any(headings))
+    for heading in headings:
+        is_number = heading in right.split(",") and bool(heading)
+        made.add_column(heading, justify="right" if is_number else "left", overflow="fold")
+    for row in rows:
+        made.add_row(*(Text(printable(cell)) for cell in row))
+    return made
+
+
+def counted(amount: int, noun: str) -> str:
+    """A number of things: `1 call`, `2 calls`."""
+    return f"{amount:,} {noun}" if amount == 1 else f"{amount:,} {noun}s"
+
+
+def is_live() -> bool:
+    """Whether progress is shown."""
+    return sys.stderr.isatty()
+
+
+@contextmanager
+def status(text: str) -> Iterator[Callable[[str], None]]:
+    """Shows a line that may change until the work is done; gives what changes it."""
+    if not is_live():
+        yield lambda _: None
+        return
+    with Console(stderr=True).status(_brief(text), spinner="line") as live:
+        yield lambda changed: live.update(_brief(changed))
+
+
+def _brief(text: str) -> Text:
+    return Text(one_line(text), no_wrap=True, overflow="ellipsis")
+
+
+@contextmanager
+def _writing() -> Iterator[None]:
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise Fault(f"standard output cannot be written: {error.strerror}") from error
