@@ -46,7 +46,7 @@ class Best(Node):
         if not eligible:
             scope.decide("no_valid_answer", num_samples=len(seen))
             return
-        name = self.by or next(iter(eligible[0].scores))
+        name = self.by or next((name for c in eligible for name in c.scores), "")
         try:
             yield best_of(eligible, name)
         except VerifierError:

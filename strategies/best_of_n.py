@@ -30,6 +30,9 @@ class BestOfN(NamedGraph):
     weighted: bool = False
     """Snell et al. 2024, arXiv 2408.03314: argmax over answers of the sum of their scores."""
 
+    def __post_init__(self) -> None:
+        Verify(self.verifier)  # says what is wrong with it, if anything is
+
     def expand(self) -> Node:
         """The graph that it stands for."""
         sample = Sample(n=self.n, temperature=self.temperature, max_tokens=self.max_tokens)

@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ttc.graph import Cost, Flow, Node, Port, label
+from ttc.graph import Cost, Flow, Node, Port, label, sure_scores
 from ttc.ports import Scope, Stream
 from ttc.streams import iterate
 from ttc.types import Candidate
@@ -34,7 +34,7 @@ class Confidence:
 def confidence(at_least: float) -> Confidence:
     """A rule for `Cascade(accept=)`: the selector was at least this sure."""
     if not 0 <= at_least <= 1:
-        raise ValueError(f"a confidence lies in [0, 1], not {at_least}")
+        raise ValueError(f"a confidence lies in [0, 1], not {at_least!r}")
     return Confidence(at_least)
 
 
@@ -52,7 +52,14 @@ class Cascade(Node):
     accept: Accept
 
     def __init__(self, *rungs: Node, accept: Accept) -> None:
-        """A cascade of `rungs`, each of which gives one finished candidate."""
+        """A cascade of `rungs`, each of which gives one finished candidate.
+
+        Raises:
+            TypeError: a rung is no graph.
+        """
+        for rung in rungs:
+            if not isinstance(rung, Node):
+                raise TypeError(f"a rung is a graph, not {rung!r}")
         object.__setattr__(self, "rungs", rungs)
         object.__setattr__(self, "accept", accept)
 
@@ -80,12 +87,7 @@ class Cascade(Node):
     def flow(self, given: Flow) -> Flow:
         """One candidate; only scores that every rung gives are sure."""
         flows = [rung.flow(given) for rung in self.rungs]
-        sure = {
-            name: bounds
-            for name, bounds in (flows[0].scores if flows else {}).items()
-            if all(flow.scores.get(name, ...) == bounds for flow in flows)
-        }
-        return Flow(kind="finished", count=1, scores=sure)
+        return Flow(kind="finished", count=1, scores=sure_scores(flows))
 
     def bound(self, given: Flow) -> Cost:
         """The sum over all rungs."""

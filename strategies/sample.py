@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from ttc.graph import Cost, Flow, Node, Port, is_count
 from ttc.ports import Scope, Stream
-from ttc.types import Candidate, Sampling, Tail
+from ttc.types import Branch, Candidate, Sampling, Tail
 
 __all__ = ["Sample"]
 
@@ -60,13 +60,14 @@ class Sample(Node):
         )
 
     def faults(self, given: Flow) -> list[str]:
-        """Counts below one, and sampling parameters out of range."""
-        counts = {"n": self.n, "max_tokens": self.max_tokens, "ahead": self.ahead}
-        counts["at_least"] = self.at_least
+        """Parameters of a wrong kind, and numbers out of range."""
+        counts = {"n": self.n, "max_tokens": self.max_tokens}
+        optional = {"ahead": self.ahead, "at_least": self.at_least}
+        counts |= {name: value for name, value in optional.items() if value is not None}
         faults = [
             f"{name} is a whole number of at least 1, not {value!r}"
             for name, value in counts.items()
-            if value is not None and not is_count(value)
+            if not is_count(value)
         ]
         if not faults and self.at_least is not None and self.at_least > self.max_tokens:
             faults.append(f"at_least ({self.at_least}) is more than max_tokens ({self.max_tokens})")
@@ -74,11 +75,11 @@ class Sample(Node):
             self.sampling()
         except (TypeError, ValueError) as error:
             faults.append(str(error))
-        return faults
+        return faults + _text_faults(self.until, self.tail, self.role)
 
     def flow(self, given: Flow) -> Flow:
         """`n` finished candidates for each one given."""
-        count = None if given.count is None else given.count * self.n
+        count = given.count * self.n if given.count is not None and is_count(self.n) else None
         return Flow(kind="finished", count=count, scores=given.scores)
 
     def bound(self, given: Flow) -> Cost:
@@ -101,7 +102,7 @@ class Sample(Node):
 
         async def draw(candidate: Candidate, index: int) -> Candidate:
             branch = await scope.generate(
-                candidate.branch,
+                self._start(candidate, scope),
                 index=index,
                 max_tokens=self.max_tokens,
                 sampling=self.sampling(),
@@ -113,3 +114,24 @@ class Sample(Node):
 
         async for candidate in scope.map(draw, forks(), ahead=self.ahead):
             yield candidate
+
+    def _start(self, candidate: Candidate, scope: Scope) -> Branch:
+        """What is extended: the candidate's branch, or the role's own prompt in its place."""
+        if candidate.branch.role == self.role:
+            return candidate.branch
+        if candidate.branch.parent is None:
+            return scope.root(self.role)
+        raise ValueError(
+            f"the role {self.role!r} cannot go on with tokens of {candidate.branch.role!r}"
+        )
+
+
+def _text_faults(until: object, tail: object, role: object) -> list[str]:
+    faults = []
+    if not isinstance(until, tuple) or not all(isinstance(end, str) and end for end in until):
+        faults.append(f"until is a tuple of strings, none of them empty, not {until!r}")
+    if not isinstance(tail, Tail | None):
+        faults.append(f"tail={tail!r} is no Tail")
+    if not isinstance(role, str) or not role:
+        faults.append(f"role is the name of a model's role, not {role!r}")
+    return faults

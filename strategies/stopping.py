@@ -21,20 +21,15 @@ class StopRule(ABC):
         """What an outcome is then said to be stopped by."""
         return type(self).__name__
 
-    @property
-    def is_weight_bounded(self) -> bool:
-        """Whether it needs votes whose weight has a bound."""
-        return False
-
     @abstractmethod
     def __call__(self, tally: Tally) -> bool:
         """Whether to stop now."""
 
-    def __or__(self, other: StopRule) -> StopRule:
-        return Either(self, other)
+    def __or__(self, other: object) -> StopRule:
+        return Either(self, other) if isinstance(other, StopRule) else NotImplemented
 
-    def __and__(self, other: StopRule) -> StopRule:
-        return Both(self, other)
+    def __and__(self, other: object) -> StopRule:
+        return Both(self, other) if isinstance(other, StopRule) else NotImplemented
 
 
 @dataclass(frozen=True)
@@ -64,11 +59,6 @@ class CannotBeOvertaken(StopRule):
         """What it is called."""
         return "cannot_be_overtaken"
 
-    @property
-    def is_weight_bounded(self) -> bool:
-        """An unbounded weight could always overtake."""
-        return True
-
     def __call__(self, tally: Tally) -> bool:
         """Whether the lead exceeds all that may still come."""
         ranked, remaining = tally.ranking(), tally.num_remaining
@@ -93,11 +83,6 @@ class Either(StopRule):
         """Both names."""
         return f"{self.first.name} | {self.second.name}"
 
-    @property
-    def is_weight_bounded(self) -> bool:
-        """If one needs it."""
-        return self.first.is_weight_bounded or self.second.is_weight_bounded
-
     def __call__(self, tally: Tally) -> bool:
         """Whether one would stop."""
         return self.first(tally) or self.second(tally)
@@ -114,11 +99,6 @@ class Both(StopRule):
     def name(self) -> str:
         """Both names."""
         return f"{self.first.name} & {self.second.name}"
-
-    @property
-    def is_weight_bounded(self) -> bool:
-        """If one needs it."""
-        return self.first.is_weight_bounded or self.second.is_weight_bounded
 
     def __call__(self, tally: Tally) -> bool:
         """Whether both would stop."""

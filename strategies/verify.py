@@ -5,13 +5,14 @@ Cost: one verifier call for each candidate, and what the verifier itself asks of
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from ttc.errors import BudgetExceeded
 from ttc.graph import Cost, Flow, Node, Port, is_count
 from ttc.ports import Scope, Stream, Verifier
-from ttc.types import Candidate
+from ttc.types import Candidate, Score
 
 __all__ = ["Verify"]
 
@@ -27,15 +28,22 @@ class Verify(Node):
     ahead: int | None = None
     """Candidates that are being scored at once; `None` is all that have come."""
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.verifier, Verifier):
+            raise TypeError(f"{self.verifier!r} is no verifier")
+
     @property
     def roles(self) -> frozenset[str]:
         """The roles that the verifier asks."""
         return self.verifier.roles
 
+    @property
+    def requires(self) -> frozenset[str]:
+        """What the verifier needs of an engine."""
+        return self.verifier.requires
+
     def faults(self, given: Flow) -> list[str]:
-        """A second score of one name, a bad `ahead`, a verifier that is none."""
-        if not isinstance(self.verifier, Verifier):
-            return [f"{self.verifier!r} is no verifier"]
+        """A second score of one name, and a bad `ahead`."""
         faults = []
         if self.ahead is not None and not is_count(self.ahead):
             faults.append(f"ahead is a whole number of at least 1, not {self.ahead!r}")
@@ -62,7 +70,7 @@ class Verify(Node):
             if candidate.key is None:
                 return candidate
             (result,) = await scope.verify(self.verifier, [candidate])
-            return replace(candidate, scores={**candidate.scores, self.verifier.name: result})
+            return self._scored(candidate, result)
 
         if self.verifier.needs == "each":
             async for candidate in scope.map(score, candidates, ahead=self.ahead):
@@ -70,9 +78,18 @@ class Verify(Node):
             return
         everyone = [candidate async for candidate in candidates]
         asked = [candidate for candidate in everyone if candidate.key is not None]
-        results = iter(await scope.verify(self.verifier, asked) if asked else ())
+        results: Sequence[Score] = ()
+        refusal: BudgetExceeded | None = None
+        try:
+            results = await scope.verify(self.verifier, asked) if asked else ()
+        except BudgetExceeded as refused:
+            refusal = refused  # everyone passes unscored
+        following = iter(results)
         for candidate in everyone:
-            if candidate.key is not None:
-                scores = {**candidate.scores, self.verifier.name: next(results)}
-                candidate = replace(candidate, scores=scores)
-            yield candidate
+            asked_for = candidate.key is not None and refusal is None
+            yield self._scored(candidate, next(following)) if asked_for else candidate
+        if refusal is not None:
+            raise refusal
+
+    def _scored(self, candidate: Candidate, score: Score) -> Candidate:
+        return replace(candidate, scores={**candidate.scores, self.verifier.name: score})

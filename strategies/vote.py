@@ -39,18 +39,22 @@ class Vote(Node):
     """When the vote is decided before the last sample."""
 
     def faults(self, given: Flow) -> list[str]:
-        """Weights that do not exist, are ambiguous, or have no bound."""
+        """A rule that is none; weights that do not exist, are ambiguous, or have no bounds."""
+        faults: list[str] = []
+        if not isinstance(self.stop, StopRule):
+            faults.append(f"stop={self.stop!r} is no rule; pass CannotBeOvertaken(), say")
         if not self.weighted:
-            return ["by names a score, but the vote is not weighted"] if self.by else []
+            return faults + (["by names a score, but the vote is not weighted"] if self.by else [])
         score, fault = which_score(self.by, given)
         if score is None:
-            return [fault]
-        if given.scores[score] is None:
-            return [
-                f"the score {score!r} has no bounds, so it cannot weigh votes; "
-                "weigh by a verifier with a range"
-            ]
-        return []
+            return [*faults, fault]
+        bounds = given.scores[score]
+        if bounds is None or bounds[0] < 0:
+            faults.append(
+                f"the score {score!r} has the range {bounds}, so it cannot weigh votes; "
+                "weigh by a verifier whose range starts at 0 or above"
+            )
+        return faults
 
     async def run(
         self, candidates: Stream[Candidate], scope: Scope
@@ -59,7 +63,7 @@ class Vote(Node):
         tally = Tally(weighted=self.weighted, by=self.by, at_most=candidates.at_most)
         async for candidate in candidates:
             tally.add(candidate)
-            if self.stop(tally):
+            if tally.num_remaining != 0 and self.stop(tally):
                 scope.decide(self.stop.name, num_samples=tally.num_samples)
                 candidates.stop()
         ranked = tally.ranking()

@@ -13,8 +13,10 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import takewhile
 from typing import Literal
 
 from ttc.errors import BudgetExceeded
@@ -96,7 +98,6 @@ class Ticket:
     ) -> None:
         self.account = account
         self.path = path
-        self.order = next(account.root.orders)
         self.state: Literal["waiting", "open", "closed"] = "waiting"
         self.granted: dict[str, int] = {}
         """What is reserved, by resource; the prompt is a part of its tokens."""
@@ -104,23 +105,35 @@ class Ticket:
         """The part of the granted tokens that pays for the prompt."""
         self.shrunk_by: str | None = None
         """The resource whose limit left less than the worst case."""
+        self.resources = tuple(
+            r for r in LOGICAL if need.get(r, 0) > 0 or (r == "tokens" and prompt is not None)
+        )
+        """What it may hold some of."""
+        self.division: Division | None = None
+        """What the reservation is divided into, where it is."""
         self._need, self._floor, self._prompt = need, need if floor is None else floor, prompt
         self._refusal: BudgetExceeded | None = None
         self._turn: asyncio.Future[None] | None = None
 
     async def admitted(self) -> None:
-        """Waits for its turn.
+        """Waits for its turn. It opens in the very step in which the caller goes on.
 
         Raises:
             BudgetExceeded: even its floor does not fit beside what earlier calls used.
         """
-        if self.state == "waiting":
+        while self.state == "waiting":
             self._turn = asyncio.get_running_loop().create_future()
             await self._turn
+            self.take_turn()
         if self._refusal is not None:
             raise self._refusal
         if self.state == "closed":
             raise asyncio.CancelledError
+
+    def take_turn(self) -> None:
+        """Opens, shrinks or is refused, if its turn has come; else it goes on waiting."""
+        if self.state == "waiting":
+            self.account.root.decide(self)
 
     def settle(self, used: Mapping[str, int]) -> None:
         """Books what was used and gives the rest of the reservation back.
@@ -140,12 +153,6 @@ class Ticket:
             self._refusal = refusal
             self.close({})
 
-    def touches(self, resource: str) -> bool:
-        """Whether it holds, or waits for, some of a resource."""
-        return self._need.get(resource, 0) > 0 or (
-            resource == "tokens" and self._prompt is not None
-        )
-
     def need(self) -> dict[str, int]:
         """Its worst case, with the prompt tokens that nobody has paid for yet."""
         return self._with_prompt(self._need)
@@ -163,7 +170,6 @@ class Ticket:
         for account in self.account.ancestry():
             for resource, amount in self.granted.items():
                 account.reserved[resource] += amount
-        self._wake()
 
     def give_back(self, resource: str, amount: int) -> None:
         """Gives a part of the reservation back before the end."""
@@ -182,8 +188,13 @@ class Ticket:
                     account.spent[resource] += amount
         if self.state != "closed":
             self.state = "closed"
-            self._wake()
+            self.wake()
             self.account.root.forget(self)
+
+    def wake(self) -> None:
+        """Lets who waits look again."""
+        if self._turn is not None and not self._turn.done():
+            self._turn.set_result(None)
 
     def _with_prompt(self, sizes: Mapping[str, int]) -> dict[str, int]:
         demand = dict(sizes)
@@ -192,9 +203,50 @@ class Ticket:
             demand["tokens"] = demand.get("tokens", 0) + tree.missing(branch)
         return demand
 
-    def _wake(self) -> None:
-        if self._turn is not None and not self._turn.done():
-            self._turn.set_result(None)
+
+class _Lines:
+    """Who is launched and not closed, and who of them waits, by resource, in launch order."""
+
+    def __init__(self) -> None:
+        self._live: dict[str, OrderedDict[Ticket, None]] = {r: OrderedDict() for r in LOGICAL}
+        self._waiting: dict[str, OrderedDict[Ticket, None]] = {r: OrderedDict() for r in LOGICAL}
+
+    def enter(self, ticket: Ticket) -> None:
+        """Takes the last place."""
+        for resource in ticket.resources:
+            self._live[resource][ticket] = self._waiting[resource][ticket] = None
+
+    def admit(self, ticket: Ticket) -> None:
+        """It waits no longer."""
+        for resource in ticket.resources:
+            self._waiting[resource].pop(ticket, None)
+
+    def leave(self, ticket: Ticket) -> None:
+        """It has ended."""
+        self.admit(ticket)
+        for resource in ticket.resources:
+            self._live[resource].pop(ticket, None)
+
+    def heads(self) -> list[Ticket]:
+        """Who waits, with nobody before it that waits for the same."""
+        fronts = [next(iter(line)) for line in self._waiting.values() if line]
+        return [ticket for ticket in dict.fromkeys(fronts) if self.is_head(ticket)]
+
+    def is_head(self, ticket: Ticket) -> bool:
+        """Whether nobody before it waits for the same."""
+        return all(next(iter(self._waiting[r])) is ticket for r in ticket.resources)
+
+    def before(self, ticket: Ticket, resource: str) -> Iterator[Ticket]:
+        """Who may still give some of a resource back before it is a ticket's turn."""
+        return takewhile(lambda other: other is not ticket, self._live[resource])
+
+    def last(self, resource: str) -> Ticket | None:
+        """The call that was launched last and has not ended."""
+        return next((t for t in reversed(self._live[resource]) if t.division is None), None)
+
+    def is_empty(self) -> bool:
+        """Whether all have ended."""
+        return not any(self._live.values())
 
 
 class Account:
@@ -206,13 +258,10 @@ class Account:
         self.root: Account = parent.root if parent else self
         self.spent = dict.fromkeys(LOGICAL, 0)
         self.reserved = dict.fromkeys(LOGICAL, 0)
-        self.orders = itertools.count()
         self.contended: set[str] = set()
-        """Resources that nodes asked for in turns, so that launch order may depend on timing."""
-        self._open: dict[Ticket, None] = {}  # in launch order; those that wait as well
-        self._waiting: list[Ticket] = []
-        self._askers: dict[str, list[tuple[Account, str]]] = {resource: [] for resource in LOGICAL}
-        self._advancing = False
+        """Resources that nodes drew on side by side, so that launch order may follow timing."""
+        self._lines = _Lines()
+        self._askers: dict[str, dict[tuple[Account, str], None]] = {r: {} for r in LOGICAL}
 
     def ancestry(self) -> Iterator[Account]:
         """This account and everything above it."""
@@ -229,6 +278,16 @@ class Account:
             if (limit := getattr(account.limit, resource)) is not None
         ]
         return min(rooms, default=None)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether every ticket has been closed."""
+        return self.root._lines.is_empty()
+
+    @property
+    def is_untouched(self) -> bool:
+        """Whether nobody has ever asked for a token."""
+        return not self.root._askers["tokens"]
 
     def launch(
         self,
@@ -247,7 +306,8 @@ class Account:
             prompt: a branch whose unpaid prompt tokens are reserved as well.
         """
         ticket = Ticket(self, path, need=need, floor=floor, prompt=prompt)
-        self.root._enqueue(ticket)
+        self.root._enter(ticket)
+        ticket.take_turn()
         return ticket
 
     async def divide(
@@ -262,7 +322,11 @@ class Account:
         """
         limited = [resource for resource in LOGICAL if self.room(resource) is not None]
         ticket = self.launch(path, need=dict.fromkeys(limited, _EVERYTHING), floor={})
-        await ticket.admitted()
+        try:
+            await ticket.admitted()
+        except BaseException:
+            ticket.cancel()
+            raise
         accounts = [Account(Budget()) for _ in parties]
         for resource, amount in list(ticket.granted.items()):
             weights = [int(resource in party) for party in (*parties, beside)]
@@ -270,59 +334,50 @@ class Account:
             for account, part in zip(accounts, parts, strict=True):
                 account.limit = replace(account.limit, **{resource: part})
             ticket.give_back(resource, kept if any(weights) else amount)
+        for account in accounts:
+            account.contended = self.root.contended
         return Division(ticket, accounts)
 
     def forget(self, ticket: Ticket) -> None:
-        """Takes a closed ticket out of the queue and lets those behind it move up."""
-        del self._open[ticket]
-        if ticket in self._waiting:
-            self._waiting.remove(ticket)
+        """Takes a closed ticket out of the lines and lets those behind it move up."""
+        self._lines.leave(ticket)
         self.advance()
 
-    def _enqueue(self, ticket: Ticket) -> None:
-        self._open[ticket] = None
-        self._waiting.append(ticket)
+    def _enter(self, ticket: Ticket) -> None:
         asker = (ticket.account, ticket.path)
-        for resource, askers in self._askers.items():
-            if resource in self.contended or not ticket.touches(resource) or askers[-1:] == [asker]:
-                continue
-            if asker in askers:
+        for resource in ticket.resources:
+            askers, last = self._askers[resource], self._lines.last(resource)
+            beside_another = last is not None and (last.account, last.path) != asker
+            in_turns = asker in askers and next(reversed(askers)) != asker
+            if beside_another or in_turns:
                 self.contended.add(resource)
-            askers.append(asker)
-        self.advance()
+            askers.pop(asker, None)
+            askers[asker] = None  # the last one asked last
+        self._lines.enter(ticket)
 
     def advance(self) -> None:
-        """Opens, shrinks or refuses every waiting ticket whose turn has come."""
-        if self._advancing:
-            return
-        self._advancing = True
-        try:
-            while self._sweep():
-                pass
-        finally:
-            self._advancing = False
+        """Wakes those whose turn has come."""
+        for ticket in self._lines.heads():
+            if self._verdict(ticket) is not None:
+                ticket.wake()
 
-    def _sweep(self) -> bool:
-        awaited: set[tuple[Account, str]] = set()
-        for ticket in self._waiting:
-            family = list(ticket.account.ancestry())
-            if any(
-                (account, r) in awaited for account in family for r in LOGICAL if ticket.touches(r)
-            ):
-                decided = False
-            else:
-                decided = self._decide(ticket)
-            if decided:
-                return True
-            awaited.update((account, r) for account in family for r in LOGICAL if ticket.touches(r))
-        return False
+    def decide(self, ticket: Ticket) -> None:
+        """Opens, shrinks or refuses a waiting ticket if its turn has come."""
+        verdict = self._verdict(ticket) if self._lines.is_head(ticket) else None
+        if isinstance(verdict, BudgetExceeded):
+            ticket.cancel(verdict)
+        elif verdict is not None:
+            ticket.open(*verdict)
+            self._lines.admit(ticket)
+            self.advance()
 
-    def _decide(self, ticket: Ticket) -> bool:
+    def _verdict(self, ticket: Ticket) -> tuple[dict[str, int], str | None] | BudgetExceeded | None:
+        """A grant and what shrank it, a refusal, or `None` where earlier calls may still decide."""
         need, room = ticket.need(), ticket.account.room
         short = {r: left for r, n in need.items() if (left := room(r)) is not None and n > left}
-        if any(self._earlier(ticket, resource) for resource in short):
-            return False
-        self._waiting.remove(ticket)
+        waits = [self._waits_for_others(ticket, resource) for resource in short]
+        if any(waits):
+            return None
         floor = ticket.floor()
         for resource, left in short.items():
             if floor.get(resource, 0) > left:
@@ -331,31 +386,39 @@ class Account:
                     for account in ticket.account.ancestry()
                     if (limit := getattr(account.limit, resource)) is not None
                 )
-                ticket.cancel(
-                    BudgetExceeded(resource, needed=floor[resource], remaining=left, limit=limit)
-                )
-                return True
-        grant = {r: min(n, short.get(r, n)) for r, n in need.items()}
-        ticket.open(grant, next(iter(short), None))
-        return True
+                return BudgetExceeded(resource, needed=floor[resource], remaining=left, limit=limit)
+        return {r: min(n, short.get(r, n)) for r, n in need.items()}, next(iter(short), None)
 
-    def _earlier(self, ticket: Ticket, resource: str) -> bool:
-        """Whether an earlier call may still give some of a resource back."""
-        accounts = set(ticket.account.ancestry())
-        for other in self._open:
-            if other is ticket:
-                return False
-            if other.touches(resource) and accounts.intersection(other.account.ancestry()):
+    def _waits_for_others(self, ticket: Ticket, resource: str) -> bool:
+        """Whether earlier calls may still give some of a resource back.
+
+        Where nothing but divisions may, their parties are asked to go on by themselves: whoever
+        reads them may be the one who waits here.
+        """
+        divisions = []
+        for other in self._lines.before(ticket, resource):
+            if other.division is None:
                 return True
-        return False
+            if other.granted.get(resource, 0) > 0:
+                divisions.append(other.division)
+        for division in divisions:
+            division.hurry()
+        return bool(divisions)
 
 
 class Division:
-    """Accounts that share what remained of their parent, until the last user has ended."""
+    """Accounts that share what remained of their parent, until the last party has ended."""
 
     def __init__(self, ticket: Ticket, accounts: Sequence[Account]) -> None:
         self.accounts = tuple(accounts)
+        self.on_hurry: Callable[[], None] = lambda: None
+        """How the parties are told that somebody outside waits for what they leave."""
         self._ticket = ticket
+        ticket.division = self
+
+    def hurry(self) -> None:
+        """Asks the parties to go on without being pulled."""
+        self.on_hurry()
 
     def reclaim(self) -> None:
         """Books on the parent what the parties spent, and gives back what they left."""
@@ -364,12 +427,12 @@ class Division:
 
 
 def shares(amount: int, weights: Sequence[int]) -> list[int]:
-    """Divides a whole amount by weights; what rounding leaves goes to the first parties."""
+    """Divides a whole amount by weights; what rounding leaves goes to the largest remainders."""
     total = sum(weights)
     if total == 0:
         return [0] * len(weights)
     parts = [amount * weight // total for weight in weights]
-    rest = amount - sum(parts)
-    for place in [i for i, weight in enumerate(weights) if weight][:rest]:
+    by_remainder = sorted(range(len(parts)), key=lambda i: -(amount * weights[i] % total))
+    for place in by_remainder[: amount - sum(parts)]:
         parts[place] += 1
     return parts

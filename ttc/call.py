@@ -1,26 +1,30 @@
 """The life of one call in a run: an engine call with its tail, or a verifier call.
 
-Launched, admitted, run, and settled once; `abort` ends it within one tick, whatever it is doing.
+Launched, admitted, run, and settled once; `abort` ends it within one tick, whatever it is doing. A
+call is handed to the engine in the very step in which it is admitted, so what is charged was sent.
 """
 
 from __future__ import annotations
 
 import asyncio
+import copy
 import logging
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from ttc.budget import Account, Ticket
-from ttc.errors import BudgetExceeded, ContextOverflow, EngineError
+from ttc.errors import BudgetExceeded, ContextOverflow, EngineError, NodeError, VerifierError
 from ttc.journal import derive_seed, fingerprint
-from ttc.ports import Generation, Request
+from ttc.ports import Generation, Request, Scope, Verifier
 from ttc.run import Run
 from ttc.types import Branch, Candidate, Chunk, Record, Sampling, Score, Tail, Usage
+from ttc.work import Work
 
-__all__ = ["Call", "Plan", "VerifierCall"]
+__all__ = ["Call", "Plan", "VerifierCall", "post"]
 
+T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 
@@ -37,6 +41,11 @@ class Plan:
     until: tuple[str | int, ...]
     tail: Tail | None
 
+    @property
+    def key(self) -> str:
+        """The call's name in lineages."""
+        return f"{self.path}#{self.index}"
+
 
 class Call:
     """One engine call with its tail: launched, admitted, run, and settled once."""
@@ -48,14 +57,17 @@ class Call:
         plan: Plan,
         on_chunk: Callable[[Chunk], None] | None = None,
     ) -> None:
-        self.key = f"{plan.path}#{plan.index}"
+        self.key = plan.key
         self.usage = Usage()
         self.cancelled = False
-        self._run, self._plan, self._on_chunk = run, plan, on_chunk
+        self._run, self._account, self._plan, self._on_chunk = run, account, plan, on_chunk
         self._engine = run.engine(plan.branch.role)
         self._seed = derive_seed(run.seed, plan.path, plan.index)
+        self._ticket: Ticket | None = None
         self._generation: Generation | None = None
         self._arrival: asyncio.Future[Branch] | None = None
+        self._refusal: BudgetExceeded | None = None
+        self._allowed = 0  # output tokens of the request that is running
         self._produced = 0
         self._cue = 0
         self._done = False
@@ -65,59 +77,65 @@ class Call:
         self._place = run.journal.add(
             Record(path=plan.path, index=plan.index, kind="call", fingerprint=self._fingerprint())
         )
-        self._ticket = self._launch(account)
         run.opened(self)
 
     async def run(self) -> Branch:
-        """Waits for admission, runs and settles.
+        """Takes its place in launch order, waits for admission, runs and settles.
 
         Raises:
             BudgetExceeded: a limit refused the call, or the deadline cut it.
             EngineError: the engine failed.
         """
+        self._check_cut()
+        self._ticket = ticket = self._launch()
         try:
-            await self._ticket.admitted()
-            if self._ticket.shrunk_by is not None:
-                self._run.limit_acted(self._ticket.shrunk_by)
-            branch = await self._generate()
+            await ticket.admitted()
+            if ticket.shrunk_by is not None:
+                self._run.limit_acted(ticket.shrunk_by)
+            branch = await self._generate(ticket)
         except asyncio.CancelledError:
             self.abort()
             raise
         except BudgetExceeded as refusal:
             self.abort(refusal)
             raise
+        except EngineError as error:
+            self._count(error.output_tokens)
+            self._settle(ticket, "error", error=str(error))
+            own = copy.copy(error)  # an engine may give one error to many calls
+            own.call = self.key
+            raise own from error
         except Exception as error:
-            if isinstance(error, EngineError):
-                self._produced += error.output_tokens
-                error.call = self.key
-            self._settle("error", error=str(error))
+            self._settle(ticket, "error", error=str(error))
             raise
         self._run.prompts.add(branch)
-        self._settle(branch.finish_reason)
+        self._settle(ticket, branch.finish_reason)
         return branch
 
     def abort(self, refusal: BudgetExceeded | None = None) -> None:
         """Ends it in this tick: the engine stops, what was spent is booked, the rest comes back."""
         if self._done:
             return
-        self.cancelled = self._ticket.state == "open"
-        self._run.cut = self._run.cut or self.cancelled
+        self._refusal = refusal
         if self._generation is not None:
-            self._produced += self._generation.cancel()
-        if self._arrival is not None and not self._arrival.done():
-            if refusal is None:
-                self._arrival.cancel()
-            else:
-                self._arrival.set_exception(refusal)
-        if self.cancelled:
-            self._settle("cancelled")
+            self._count(self._stopped(self._generation))
+        ticket = self._ticket
+        if ticket is not None and ticket.state == "open":
+            self.cancelled = self._run.cut = True
+            self._settle(ticket, "cancelled")
         else:
-            self._refuse(refusal)
+            if ticket is not None:
+                ticket.cancel(refusal)
+            self._end({"refused": refusal.resource if refusal else "cancelled"})
+        _interrupt(self._arrival, refusal)
 
     def discard(self) -> None:
         """Labels what it had spent as cancelled, since a stop came before anyone used it."""
+        self._run.discarded.add(self.key)
         if not self._done:
             self.abort()
+        if not self.usage.calls:
+            self._run.journal.drop(self._place)  # as if it had never been
         elif not self.cancelled:
             self.cancelled = self._run.cut = True
             label = Usage(tokens_cancelled=self.usage.tokens)
@@ -125,9 +143,9 @@ class Call:
             self._run.book(self._plan.branch.role, label)
             self._run.journal.amend(self._place, usage=self.usage)
 
-    async def _generate(self) -> Branch:
+    async def _generate(self, ticket: Ticket) -> Branch:
         plan = self._plan
-        granted = self._ticket.granted["tokens"] - self._ticket.prompt_tokens - sum(self._tail)
+        granted = ticket.granted["tokens"] - ticket.prompt_tokens - sum(self._tail)
         branch = await self._extend(plan.branch, granted, self._seed)
         if plan.tail is None or branch.finish_reason != "length":
             return branch
@@ -136,15 +154,15 @@ class Call:
         cue = self._engine.append(branch, plan.tail.cue)
         return await self._extend(cue, plan.tail.max_tokens, seed)
 
-    def _launch(self, account: Account) -> Ticket:
+    def _launch(self) -> Ticket:
         plan, tail = self._plan, sum(self._tail)
         at_least = plan.at_least
         if at_least is None:
             at_least = (self._max_tokens + 1) // 2
-            if not self._run.usage_by_role:
+            if self._account.is_untouched:
                 at_least = min(at_least, 16)
         least = min(at_least, self._max_tokens)
-        return account.launch(
+        return self._account.launch(
             plan.path,
             need={"tokens": self._max_tokens + tail, "calls": 1},
             floor={"tokens": least + tail, "calls": 1},
@@ -188,7 +206,7 @@ class Call:
 
     async def _extend(self, branch: Branch, max_tokens: int, seed: int) -> Branch:
         loop = asyncio.get_running_loop()
-        self._arrival = loop.create_future()
+        self._arrival, self._allowed = loop.create_future(), max_tokens
         request = Request(
             branch=branch,
             max_tokens=max_tokens,
@@ -196,36 +214,52 @@ class Call:
             seed=seed,
             until=self._plan.until,
         )
-        self.usage += Usage(input_tokens=branch.num_tokens)
         self._generation = generation = self._engine.submit(request, self._on_chunk)
+        self.usage += Usage(input_tokens=branch.num_tokens)
         generation.future.add_done_callback(_deliver(loop, self._arrival))
         segment = await self._arrival
+        self._check_cut()  # it may have been cut between its arrival and this step
         self._generation = None
         self.usage += Usage(cached_input_tokens=generation.cached_input_tokens)
         produced = max_tokens if segment.token_ids is None else len(segment.token_ids)
-        self._produced += min(produced, max_tokens)
+        self._count(produced)
         if produced > max_tokens:
             raise EngineError(
                 f"{self._engine.name} produced {produced} tokens where {max_tokens} were allowed"
             )
         return replace(segment, call=self.key)
 
-    def _settle(self, finish: str | None, **detail: Any) -> None:
-        tokens = self._ticket.prompt_tokens + self._cue + self._produced
+    def _check_cut(self) -> None:
+        if self._done:
+            raise self._refusal or asyncio.CancelledError
+
+    def _stopped(self, generation: Generation) -> int:
+        """Ends a generation; returns what it had produced, or the worst case if it cannot tell."""
+        try:
+            return generation.cancel()
+        except Exception:  # noqa: BLE001 - whatever an engine raises, the others must be ended too
+            _log.exception("%s: %s could not cancel a call", self.key, self._engine.name)
+            return self._allowed
+
+    def _count(self, produced: int) -> None:
+        """Adds output tokens, as many as were allowed: the engine pays for what is beyond."""
+        self._produced += max(0, min(produced, self._allowed))
+        self._allowed = 0
+
+    def _settle(self, ticket: Ticket, finish: str | None, **detail: Any) -> None:
+        if self._done:
+            return
+        tokens = ticket.prompt_tokens + self._cue + self._produced
         self.usage += Usage(
             tokens=tokens,
             calls=1,
             output_tokens=self._produced,
             tokens_cancelled=tokens if finish == "cancelled" else 0,
         )
-        granted = self._ticket.granted["tokens"] - self._ticket.prompt_tokens
-        self._ticket.settle({"tokens": tokens, "calls": 1})
+        granted = ticket.granted["tokens"] - ticket.prompt_tokens
+        ticket.settle({"tokens": tokens, "calls": 1})
         self._run.book(self._plan.branch.role, self.usage)
         self._end({"granted": granted, "finish": finish, **detail})
-
-    def _refuse(self, refusal: BudgetExceeded | None) -> None:
-        self._ticket.cancel(refusal)
-        self._end({"refused": refusal.resource if refusal else "cancelled"})
 
     def _end(self, detail: Mapping[str, Any]) -> None:
         self._done = True
@@ -239,94 +273,121 @@ class Call:
         self._run.emit("call", self._plan.path)
 
 
-def _deliver(
-    loop: asyncio.AbstractEventLoop, arrival: asyncio.Future[Branch]
-) -> Callable[[Future[Branch]], None]:
-    """Carries an engine's result from its thread into the event loop of the call."""
-
-    def receive(future: Future[Branch]) -> None:
-        if arrival.done() or future.cancelled():
-            return
-        error = future.exception()
-        if isinstance(error, EngineError):
-            arrival.set_exception(error)
-        elif error is not None:
-            arrival.set_exception(EngineError(f"{type(error).__name__}: {error}"))
-        else:
-            arrival.set_result(future.result())
-
-    def done(future: Future[Branch]) -> None:
-        try:
-            loop.call_soon_threadsafe(receive, future)
-        except RuntimeError:
-            _log.debug("a result came after its event loop had closed")
-
-    return done
-
-
 class VerifierCall:
-    """One request to a verifier, for one or more candidates."""
+    """One request to a verifier, for one or more candidates. Once admitted, it is charged."""
 
     def __init__(
-        self, run: Run, account: Account, path: str, index: int, candidates: Sequence[Candidate]
+        self,
+        run: Run,
+        account: Account,
+        index: int,
+        candidates: Sequence[Candidate],
+        inside: tuple[Work, Scope],
     ) -> None:
-        self.key = f"{path}#{index}"
-        self._run, self._path = run, path
-        self._usage = Usage(verifier_calls=len(candidates))
+        """A verifier call.
+
+        Args:
+            run: the run.
+            account: what it draws on.
+            index: which of its scope's verifier calls it is.
+            candidates: what is to be scored.
+            inside: the scope in which the verifier works, as work and as a port.
+        """
+        self._work, self._scope = inside
+        self._path = self._work.path.rpartition("/")[0]
+        self.key = f"{self._path}#{index}"
+        self._run, self._account, self._candidates = run, account, candidates
+        self._usage = Usage()
         self._done = False
+        self._refusal: BudgetExceeded | None = None
         self._started = run.clock.now()
-        self._work: asyncio.Task[tuple[Score, ...]] | None = None
+        self._ticket: Ticket | None = None
         self._arrival: asyncio.Future[tuple[Score, ...]] | None = None
         hashes = " ".join(fingerprint(candidate.branch) for candidate in candidates)
         self._place = run.journal.add(
-            Record(path=path, index=index, kind="verify", fingerprint=hashes)
+            Record(path=self._path, index=index, kind="verify", fingerprint=hashes)
         )
-        self._ticket = account.launch(path, need={"verifier_calls": len(candidates)})
         run.opened(self)
 
-    async def run(self, work: Coroutine[Any, Any, tuple[Score, ...]]) -> tuple[Score, ...]:
-        """Waits for admission, then for `work`.
+    async def run(self, verifier: Verifier) -> tuple[Score, ...]:
+        """Waits for admission, then for the verifier. One that fails leaves scores unknown.
 
         Raises:
             BudgetExceeded: a limit refused the call, or the deadline cut it.
         """
+        need = {"verifier_calls": len(self._candidates)}
+        self._ticket = self._account.launch(self._path, need=need)
         try:
             await self._ticket.admitted()
+            self._ticket.settle(need)  # nothing of it ever comes back
+            self._usage = Usage(verifier_calls=len(self._candidates))
+            self._run.book("verifier", self._usage)
             self._arrival = asyncio.get_running_loop().create_future()
-            self._work = self._run.task(work)
-            self._work.add_done_callback(self._receive)
+            self._work.task(self._verified(verifier)).add_done_callback(self._receive)
             scores = await self._arrival
-        except BaseException as error:
-            if self._work is None:
-                work.close()
-            self.abort(error if isinstance(error, BudgetExceeded) else None)
+            if self._done:
+                raise self._refusal or asyncio.CancelledError
+        except BudgetExceeded as refusal:
+            if not self._done:
+                self._end({"refused": refusal.resource})
+            raise
+        except BaseException:
+            self.abort()
             raise
         self._end({"scores": tuple(score.value for score in scores)})
         return scores
 
     def abort(self, refusal: BudgetExceeded | None = None) -> None:
-        """Ends it in this tick. Once it was admitted it is charged."""
+        """Ends it in this tick, with all that the verifier had started."""
         if self._done:
             return
-        admitted = self._ticket.state == "open"
-        if self._work is not None:
-            self._work.cancel()
-        if self._arrival is not None and not self._arrival.done():
-            if refusal is None:
-                self._arrival.cancel()
-            else:
-                self._arrival.set_exception(refusal)
-        if admitted:
+        self._refusal = refusal
+        if self._usage.verifier_calls:
             self._run.cut = True
             self._end({"cut": True})
         else:
-            self._usage = Usage()
-            self._ticket.cancel(refusal)
+            if self._ticket is not None:
+                self._ticket.cancel(refusal)
             self._end({"refused": refusal.resource if refusal else "cancelled"})
+        _interrupt(self._arrival, refusal)
 
     def discard(self) -> None:
-        """Ends it if it still runs."""
+        """Ends it, and labels what the verifier asked of engines as cancelled."""
         self.abort()
+        self._work.cancel(frozenset())
+        if not self._usage.verifier_calls and self._candidates:
+            self._run.journal.drop(self._place)
+
+    async def _verified(self, verifier: Verifier) -> tuple[Score, ...]:
+        try:
+            raw = tuple(await verifier(self._run.problem, self._candidates, self._scope))
+            if len(raw) != len(self._candidates):
+                raise VerifierError(
+                    f"{verifier.name} gave {len(raw)} scores for {len(self._candidates)} candidates"
+                )
+            return tuple(  # a value out of the range raises
+                replace(score, verifier=verifier.name, range=verifier.range, call=self.key)
+                for score in raw
+            )
+        except (BudgetExceeded, NodeError):
+            raise
+        except asyncio.CancelledError:
+            if self._done:
+                raise
+            return self._unknown(verifier, "it cancelled itself")
+        except Exception as error:  # noqa: BLE001 - a verifier that fails leaves scores unknown
+            return self._unknown(verifier, f"{type(error).__name__}: {error}")
+
+    def _unknown(self, verifier: Verifier, reason: str) -> tuple[Score, ...]:
+        _log.warning("%s: the verifier %s failed: %s", self._path, verifier.name, reason)
+        score = Score(
+            value=None,
+            range=verifier.range,
+            verifier=verifier.name,
+            evidence={"error": reason},
+            call=self.key,
+        )
+        return (score,) * len(self._candidates)
 
     def _receive(self, work: asyncio.Task[tuple[Score, ...]]) -> None:
         if self._arrival is None or self._arrival.done():
@@ -341,9 +402,48 @@ class VerifierCall:
     def _end(self, detail: Mapping[str, Any]) -> None:
         self._done = True
         self._run.closed(self)
-        if self._ticket.state == "open":
-            self._ticket.settle({"verifier_calls": self._usage.verifier_calls})
-            self._run.book("verifier", self._usage)
+        self._work.close()
         seconds = self._run.clock.now() - self._started
         self._run.journal.amend(self._place, detail=detail, usage=self._usage, seconds=seconds)
         self._run.emit("call", self._path)
+
+
+def post(loop: asyncio.AbstractEventLoop, callback: Callable[[T], object], value: T) -> None:
+    """Calls back in an event loop, from any thread; what comes after its end is dropped."""
+    try:
+        loop.call_soon_threadsafe(callback, value)
+    except RuntimeError:
+        _log.debug("an engine's message came after its event loop had closed")
+
+
+def _deliver(
+    loop: asyncio.AbstractEventLoop, arrival: asyncio.Future[Branch]
+) -> Callable[[Future[Branch]], None]:
+    """Carries an engine's result from its thread into the event loop of the call."""
+
+    def receive(future: Future[Branch]) -> None:
+        if arrival.done():
+            return
+        if future.cancelled():
+            arrival.set_exception(EngineError("the engine gave the call up"))
+            return
+        error = future.exception()
+        if isinstance(error, EngineError):
+            arrival.set_exception(error)
+        elif error is not None:
+            arrival.set_exception(EngineError(f"{type(error).__name__}: {error}"))
+        else:
+            arrival.set_result(future.result())
+
+    return lambda future: post(loop, receive, future)
+
+
+def _interrupt(arrival: asyncio.Future[Any] | None, refusal: BudgetExceeded | None) -> None:
+    """Ends the wait for an arrival that will not come."""
+    if arrival is None or arrival.done():
+        return
+    if refusal is None:
+        arrival.cancel()
+    else:
+        arrival.set_exception(refusal)
+        arrival.exception()  # whoever waits sees it; if nobody does, nobody needs a warning

@@ -9,11 +9,12 @@ reports every fault at once, by path; whatever runs, draws or prices a graph cal
 
 from __future__ import annotations
 
+import inspect
 import re
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple, overload
 
 from ttc.errors import GraphError
 from ttc.ports import Engine, Scope, Stream, Verifier
@@ -77,6 +78,7 @@ class Cost:
         return frozenset(r for r in ("tokens", "calls", "verifier_calls") if getattr(self, r) != 0)
 
 
+Function = Callable[[Stream[Candidate], Scope], AsyncGenerator[Candidate, None]]
 FINISHED = Port("finished", "many")
 UNBOUNDED = Cost(tokens=None, calls=None, verifier_calls=None)
 
@@ -86,8 +88,6 @@ class Node(ABC):
 
     takes: ClassVar[Port] = Port("finished", "many")
     gives: ClassVar[Port] = Port("finished", "many")
-    requires: ClassVar[frozenset[str]] = frozenset()
-    """Capabilities that the engine of each of its roles must have."""
     selects: ClassVar[bool] = False
     """Whether it chooses among candidates; what it read becomes the outcome's candidates."""
 
@@ -99,6 +99,11 @@ class Node(ABC):
     @property
     def roles(self) -> frozenset[str]:
         """The model roles that it asks."""
+        return frozenset()
+
+    @property
+    def requires(self) -> frozenset[str]:
+        """Capabilities that the engines of its roles must have; the policy's if it has none."""
         return frozenset()
 
     @abstractmethod
@@ -238,13 +243,21 @@ class Chain(Node):
         given = Flow(count=candidates.at_most)
         stream = candidates
         for index, part in enumerate(self.parts):
-            later = Chain(self.parts[index + 1 :]).bound(part.flow(given))
-            stream = scope.run(
-                part, stream, name=label(index, part), given=given, beside=later.uses
-            )
+            beside = self._used_beside(index, part.flow(given))
+            stream = scope.run(part, stream, name=label(index, part), given=given, beside=beside)
             given = part.flow(given)
         async for candidate in stream:
             yield candidate
+
+    def _used_beside(self, index: int, given: Flow) -> frozenset[str]:
+        """What those use who work while a part still runs: all up to the next selector."""
+        uses: frozenset[str] = frozenset()
+        for part in self.parts[index + 1 :]:
+            uses |= part.bound(given).uses
+            if part.gives.number == "one":
+                break
+            given = part.flow(given)
+        return uses
 
 
 @dataclass(frozen=True)
@@ -268,14 +281,9 @@ class Pool(Node):
     def flow(self, given: Flow) -> Flow:
         """The outputs of all parts together; only scores that each part gives are sure."""
         flows = [part.flow(given) for part in self.parts]
-        counts = [flow.count for flow in flows]
-        total = None if None in counts else sum(count for count in counts if count is not None)
-        sure = {
-            name: bounds
-            for name, bounds in flows[0].scores.items()
-            if all(flow.scores.get(name, ...) == bounds for flow in flows)
-        }
-        return Flow(kind=flows[0].kind, count=total, scores=sure)
+        known = [flow.count for flow in flows if flow.count is not None]
+        total = sum(known) if len(known) == len(flows) else None
+        return Flow(kind=flows[0].kind, count=total, scores=sure_scores(flows))
 
     def faults(self, given: Flow) -> list[str]:
         """Parts that give different kinds cannot be mixed."""
@@ -310,17 +318,25 @@ class Pool(Node):
 class FunctionNode(Node):
     """A node out of a user's async generator; see `node`."""
 
-    function: Callable[[Stream[Candidate], Scope], AsyncGenerator[Candidate, None]]
+    function: Function
     kinds: tuple[Port, Port] = (FINISHED, FINISHED)
+    """What it takes and gives."""
+
+    def __post_init__(self) -> None:
+        takes, gives = self.kinds
+        selects = takes == FINISHED and gives == Port("finished", "one")
+        for name, value in (("takes", takes), ("gives", gives), ("selects", selects)):
+            object.__setattr__(self, name, value)
 
     @property
     def name(self) -> str:
         """The function's name."""
-        return self.function.__name__
+        return getattr(self.function, "__name__", type(self.function).__name__)
 
     def flow(self, given: Flow) -> Flow:
-        """Nothing is known of how many a function yields, unless it says one."""
-        return Flow(kind=self.kinds[1].kind, count=1 if self.kinds[1].number == "one" else None)
+        """As many as there may be, unless it gives one; candidates keep their scores."""
+        count = 1 if self.gives.number == "one" else None
+        return Flow(kind=self.gives.kind, count=count, scores=given.scores)
 
     def bound(self, given: Flow) -> Cost:
         """Nothing bounds a function but the ledger."""
@@ -331,16 +347,29 @@ class FunctionNode(Node):
         return self.function(candidates, scope)
 
 
+@overload
+def node(function: Function, *, takes: Port = ..., gives: Port = ...) -> FunctionNode: ...
+
+
+@overload
 def node(
-    function: Callable[[Stream[Candidate], Scope], AsyncGenerator[Candidate, None]] | None = None,
-    *,
-    takes: Port = FINISHED,
-    gives: Port = FINISHED,
-) -> FunctionNode | Callable[..., FunctionNode]:
-    """Makes a node of an async generator `(candidates, scope)`; a decorator."""
+    function: None = None, *, takes: Port = ..., gives: Port = ...
+) -> Callable[[Function], FunctionNode]: ...
+
+
+def node(
+    function: Function | None = None, *, takes: Port = FINISHED, gives: Port = FINISHED
+) -> FunctionNode | Callable[[Function], FunctionNode]:
+    """Makes a node of an async generator `(candidates, scope)`; a decorator.
+
+    Raises:
+        TypeError: it is no async generator function.
+    """
     if function is None:
-        return lambda given: FunctionNode(given, (takes, gives))
-    return FunctionNode(function, (takes, gives))
+        return lambda given: node(given, takes=takes, gives=gives)
+    if not inspect.isasyncgenfunction(function):
+        raise TypeError(f"a node is an async generator function, which {function!r} is not")
+    return FunctionNode(function, (Port(*takes), Port(*gives)))
 
 
 def label(index: int, part: Node) -> str:
@@ -353,6 +382,17 @@ def is_count(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
 
+def sure_scores(flows: Sequence[Flow]) -> Mapping[str, Range]:
+    """The scores that a candidate carries whichever of some flows it comes from."""
+    if not flows:
+        return {}
+    return {
+        name: bounds
+        for name, bounds in flows[0].scores.items()
+        if all(flow.scores.get(name, ...) == bounds for flow in flows)
+    }
+
+
 def join(path: str, step: str) -> str:
     """The path of a step below `path`."""
     return f"{path}/{step}" if path else step
@@ -360,15 +400,17 @@ def join(path: str, step: str) -> str:
 
 def compile_graph(graph: Node) -> Chain:
     """A graph as one chain, with named graphs written out at every depth."""
-    written = _written_out(graph)
+    written = written_out(graph)
     return written if isinstance(written, Chain) else Chain((written,))
 
 
-def _written_out(graph: Node) -> Node:
+def written_out(graph: Node) -> Node:
+    """A graph without names for graphs, at any depth."""
     expanded = graph.expand()
     if expanded is not graph:
-        return _written_out(expanded)
-    return graph.rebuilt(tuple(_written_out(child) for child in graph.children()))
+        return written_out(expanded)
+    children = graph.children()
+    return graph.rebuilt(tuple(map(written_out, children))) if children else graph
 
 
 def _links(graph: Node) -> tuple[Node, ...]:
@@ -418,7 +460,7 @@ def _engine_faults(graph: Node, engines: Mapping[str, Engine] | None) -> list[st
     if engines is None:
         return []
     faults = []
-    for role in sorted(graph.roles):
+    for role in sorted(graph.roles or {"policy"} if graph.requires else graph.roles):
         if role not in engines:
             faults.append(f"no model is bound to the role {role!r}; pass models={{{role!r}: ...}}")
             continue

@@ -6,14 +6,14 @@ It becomes the outcome's trace. Two runs with one seed have equal traces, whatev
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
-from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
 from ttc.types import Branch, Record
 
-__all__ = ["Journal", "derive_seed", "fingerprint"]
+__all__ = ["Journal", "derive_seed", "fingerprint", "in_order"]
 
 
 def derive_seed(run_seed: int, path: str, index: int | str) -> int:
@@ -36,30 +36,33 @@ class Journal:
     """Records by place; a record's place is taken at launch and its content may still come."""
 
     def __init__(self) -> None:
-        self._records: list[Record] = []
+        self._records: dict[int, Record] = {}
+        self._places = itertools.count()
 
     def add(self, record: Record) -> int:
         """Takes the next place; returns it."""
-        self._records.append(record)
-        return len(self._records) - 1
+        place = next(self._places)
+        self._records[place] = record
+        return place
 
     def amend(self, place: int, **changes: Any) -> None:
         """Fills in what has become known of a record."""
         self._records[place] = replace(self._records[place], **changes)
 
-    def record(self, place: int) -> Record:
-        """The record at a place."""
-        return self._records[place]
+    def drop(self, place: int) -> None:
+        """Forgets a call that never came to be: nothing was spent on it."""
+        self._records.pop(place, None)
 
     def trace(self) -> tuple[Record, ...]:
         """All records, by path and index: an order that no timing can change."""
-        return tuple(sorted(self._records, key=lambda r: (_natural(r.path), r.kind, r.index)))
+        records = self._records.values()
+        return tuple(sorted(records, key=lambda r: (in_order(r.path), r.kind, r.index)))
 
 
-def _natural(path: str) -> Iterable[tuple[int, str]]:
+def in_order(path: str) -> list[tuple[int, str]]:
     """A path's sort key, so that `2.vote` comes before `10.vote`."""
     parts = []
     for step in path.split("/"):
         number, _, name = step.partition(".")
-        parts.append((int(number), name) if number.isdigit() else (0, step))
+        parts.append((int(number), name) if number.isdecimal() else (0, step))
     return parts

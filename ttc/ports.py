@@ -341,4 +341,4 @@ class Scope(Protocol):
         """Seconds by the run's clock."""
 
     def decide(self, kind: str, **detail: Any) -> None:
-        """Records a decision, and names it as what stopped the run."""
+        """Records a decision; the most downstream one is named as what stopped the run."""

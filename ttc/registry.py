@@ -7,6 +7,7 @@ Built-in names come from here. Third parties add theirs by the entry points `ttc
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any, cast
@@ -91,6 +92,7 @@ def load_engine(model: str | Engine) -> Engine:
         ) from error
 
 
+@cache
 def _third_party(group: str) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for entry in entry_points(group=f"ttc.{group}"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import logging
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
@@ -10,11 +11,17 @@ from typing import Any, Literal, Protocol, TypeVar
 
 from ttc.budget import Account, PromptTree
 from ttc.errors import BudgetExceeded
-from ttc.journal import Journal
+from ttc.journal import Journal, in_order
 from ttc.ports import Clock, Engine, Timer
 from ttc.types import Branch, Candidate, Event, Problem, Usage
 
-__all__ = ["Abortable", "Run"]
+__all__ = ["GRACE_S", "Abortable", "Run"]
+
+GRACE_S = 0.5
+"""How long nodes may still work after a deadline, to give the best that they have."""
+
+_PATIENCE_S = 0.05
+_MOST_CANCELLATIONS = 100
 
 U = TypeVar("U")
 _log = logging.getLogger(__name__)
@@ -45,24 +52,36 @@ class Run:
         self.prompts = PromptTree()
         self.journal = Journal()
         self.usage_by_role: dict[str, Usage] = {}
-        self.considered: dict[Branch, Candidate] = {}
-        """What selectors have read, by branch; a later reading replaces an earlier one."""
-        self.decision: str | None = None
-        """The last rule that ended something early."""
-        self.limit: str | None = None
-        """The resource whose limit ended something."""
-        self.refusal: BudgetExceeded | None = None
         self.timing: dict[str, None] = {}
         """What made the result depend on timing, in order."""
         self.cut = False
         """Whether a running call was ever cancelled."""
+        self.discarded: set[str] = set()
+        """Calls that a stop came before, whose candidates nobody will miss."""
         self.oracle = False
         self.roots: dict[str, Branch] = {}
+        self.on_overdue: Callable[[], None] = lambda: None
+        """What ends the run if nodes do not, `GRACE_S` after the deadline."""
         self.started = clock.now()
         self.deadline: float | None = None
         self._calls: dict[Abortable, None] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._timer: Timer | None = None
+        self._considered: dict[str, dict[Branch, Candidate]] = {}
+        self._refusals: dict[str, str] = {}
+        self._decisions: dict[str, str] = {}
+
+    @property
+    def considered(self) -> tuple[Candidate, ...]:
+        """What selectors have read, each branch as it was read last, in launch order.
+
+        What a selector had read before it was itself stopped does not count: that it came so far
+        depended on timing.
+        """
+        merged: dict[Branch, Candidate] = {}
+        for path in sorted(self._considered, key=in_order):
+            merged.update(self._considered[path])
+        return tuple(c for c in merged.values() if c.branch.call not in self.discarded)
 
     @property
     def usage(self) -> Usage:
@@ -94,12 +113,14 @@ class Run:
 
     def consider(self, path: str, candidate: Candidate) -> None:
         """Notes that a selector has read a candidate."""
-        self.considered[candidate.branch] = candidate
+        self._considered.setdefault(path, {})[candidate.branch] = candidate
         self.emit("candidate", path, candidate)
 
-    def task(self, work: Coroutine[Any, Any, U]) -> asyncio.Task[U]:
+    def task(
+        self, work: Coroutine[Any, Any, U], context: contextvars.Context | None = None
+    ) -> asyncio.Task[U]:
         """Starts a task that `join` waits for."""
-        task = asyncio.get_running_loop().create_task(work)
+        task = asyncio.get_running_loop().create_task(work, context=context)
         self._tasks.add(task)
         task.add_done_callback(self._task_done)
         return task
@@ -110,16 +131,26 @@ class Run:
             task.exception()  # whoever awaits the task sees it; nobody else needs a warning
 
     async def join(self) -> None:
-        """Ends every task of the run, those too that ignore a first cancellation."""
+        """Ends every task of the run, those too that ignore a first cancellation.
+
+        Whoever cancels it meanwhile is heard once all have ended.
+        """
         if self._timer is not None:
             self._timer.cancel()
-        for _ in range(100):
+        cancelled: asyncio.CancelledError | None = None
+        for _ in range(_MOST_CANCELLATIONS):
             if not self._tasks:
-                return
-            await asyncio.wait(self._tasks, timeout=0.05)
+                break
+            try:
+                await asyncio.wait(self._tasks, timeout=_PATIENCE_S)
+            except asyncio.CancelledError as again:
+                cancelled = again
             for task in self._tasks:
                 task.cancel()
-        _log.error("%d tasks of a run ignore their cancellation", len(self._tasks))
+        else:
+            _log.error("%d tasks of a run ignore their cancellation", len(self._tasks))
+        if cancelled is not None:
+            raise cancelled
 
     # Limits
 
@@ -144,12 +175,31 @@ class Run:
     def _expire(self) -> None:
         for call in list(self._calls):
             call.abort(self._late(self.deadline or 0.0))
+        self._timer = self.clock.call_later(GRACE_S, self._give_up)
 
-    def refused(self, refusal: BudgetExceeded) -> None:
+    def _give_up(self) -> None:
+        self.limit_acted("seconds")
+        self.refused("", self._late(self.deadline or 0.0))
+        self.on_overdue()
+
+    @property
+    def limit(self) -> str | None:
+        """The resource whose limit ended something; of several, the most downstream one."""
+        return self._refusals[max(self._refusals, key=in_order)] if self._refusals else None
+
+    def refused(self, path: str, refusal: BudgetExceeded) -> None:
         """Notes that a limit ended something."""
-        self.limit = self.limit or refusal.resource
-        self.refusal = self.refusal or refusal
-        self.limit_acted(refusal.resource)
+        self._refusals.setdefault(path, refusal.resource)
+
+    @property
+    def decisions(self) -> list[str]:
+        """What nodes decided, the most downstream one last."""
+        return [self._decisions[path] for path in sorted(self._decisions, key=in_order)]
+
+    def decided(self, path: str, kind: str) -> None:
+        """Notes what a node decided."""
+        self._decisions[path] = kind
+        self.emit("decision", path)
 
     def limit_acted(self, resource: str) -> None:
         """Notes what a limit that acted means for repeating the run."""

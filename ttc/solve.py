@@ -7,6 +7,7 @@ notebooks, in threads and inside running loops. `asolve` runs in the caller's lo
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import secrets
 import threading
@@ -17,7 +18,7 @@ from typing import Any, TypeVar
 
 from ttc.budget import LOGICAL, Account, shares
 from ttc.clock import SystemClock
-from ttc.errors import NodeError
+from ttc.errors import EngineError, GraphError, NodeError, TTCError
 from ttc.graph import Flow, Node, compile_graph
 from ttc.ports import Clock, Engine
 from ttc.run import Run
@@ -30,6 +31,7 @@ __all__ = ["asolve", "asolve_many", "solve", "solve_many"]
 T = TypeVar("T")
 Model = str | Engine
 Watch = Callable[[Event], None]
+_log = logging.getLogger(__name__)
 
 
 def solve(  # noqa: PLR0913 - all keywords but two, each of its own
@@ -168,6 +170,8 @@ class _Arguments:
         strategy.validate()
         engines = {role: load_engine(model) for role, model in self.models.items()}
         strategy.validate(engines)
+        if "policy" not in engines:
+            raise GraphError(["every strategy begins with the prompt of the policy; pass model="])
         return compile_graph(strategy), engines
 
 
@@ -199,7 +203,10 @@ async def _solve_one(
     problem: str | Problem, strategy: Node | str, arguments: _Arguments, budget: Budget | None
 ) -> Outcome:
     graph, engines = arguments.prepare(strategy)
-    return await _run(_problem(problem), graph, engines, arguments, budget or Budget())
+    outcome = await _run(_problem(problem), graph, engines, arguments, budget or Budget())
+    if outcome.error is not None:
+        raise outcome.error
+    return outcome
 
 
 async def _solve_all(
@@ -209,36 +216,28 @@ async def _solve_all(
     limits: _Limits,
 ) -> list[Outcome]:
     graph, engines = arguments.prepare(strategy)
+    asked = [_problem(problem) for problem in problems]
     started = arguments.clock.now()
     room = asyncio.Semaphore(limits.concurrency)
 
-    async def one(problem: str | Problem, budget: Budget) -> Outcome:
+    async def one(problem: Problem, budget: Budget) -> Outcome:
         async with room:
             if limits.run.seconds is not None:
                 left = max(0.0, limits.run.seconds - (arguments.clock.now() - started))
                 own = budget.seconds
                 budget = replace(budget, seconds=left if own is None else min(own, left))
-            try:
-                return await _run(_problem(problem), graph, engines, arguments, budget)
-            except NodeError as error:
-                return _known(error.outcome, error)
+            return await _run(problem, graph, engines, arguments, budget)
 
     async with asyncio.TaskGroup() as group:
         tasks = [
             group.create_task(one(problem, budget))
-            for problem, budget in zip(problems, limits.of_each(len(problems)), strict=True)
+            for problem, budget in zip(asked, limits.of_each(len(asked)), strict=True)
         ]
     return [task.result() for task in tasks]
 
 
 def _problem(problem: str | Problem) -> Problem:
     return Problem.ask(problem) if isinstance(problem, str) else problem
-
-
-def _known(outcome: Outcome | None, error: NodeError) -> Outcome:
-    if outcome is None:
-        raise error
-    return replace(outcome, error=error)
 
 
 async def _run(
@@ -258,10 +257,14 @@ async def _run(
         watch=arguments.watch,
     )
     scope = NodeScope(run, account, "")
-    root = Candidate(branch=scope.root())
+    try:
+        root = Candidate(branch=scope.root())
+    except EngineError as error:
+        return _outcome(run, [], error)
     if budget.seconds is not None:
         run.expire_at(run.started + budget.seconds)
     stream = scope.open(graph, iterate(root), Flow())
+    run.on_overdue = stream.close
     chosen: list[Candidate] = []
     bug: NodeError | None = None
     try:
@@ -275,56 +278,70 @@ async def _run(
     outcome = _outcome(run, chosen, bug)
     if bug is not None:
         bug.outcome = outcome
-        raise bug
     return outcome
 
 
-def _outcome(run: Run, chosen: Sequence[Candidate], bug: NodeError | None) -> Outcome:
+_FRUITLESS = ("no_valid_answer", "no_finite_score")
+
+
+def _outcome(run: Run, chosen: Sequence[Candidate], error: TTCError | None) -> Outcome:
     candidate = chosen[-1] if chosen else None
     valid = candidate if candidate is not None and candidate.key is not None else None
-    considered = dict(run.considered) or {c.branch: c for c in chosen}
     usage = run.usage
     return Outcome(
         problem=run.problem,
         candidate=valid,
-        candidates=tuple(considered.values()),
+        candidates=run.considered or tuple(chosen),
         usage=usage,
         usage_by_role=MappingProxyType(dict(run.usage_by_role)),
         trace=run.journal.trace(),
-        stopped_by=_stopped_by(run, valid, bug),
+        stopped_by=_stopped_by(run, valid, error),
         timing_dependent=tuple(run.timing),
         seed=run.seed,
         numerics=MappingProxyType({role: e.numerics for role, e in run.engines.items()}),
         oracle=run.oracle,
-        error=bug,
+        error=error,
     )
 
 
-def _stopped_by(run: Run, candidate: Candidate | None, bug: NodeError | None) -> str:
-    if bug is not None:
+def _stopped_by(run: Run, candidate: Candidate | None, error: TTCError | None) -> str:
+    if error is not None:
         return "error"
     if run.limit is not None:
         return run.limit
+    last = reversed(run.decisions)
     if candidate is None:
-        return run.decision if run.decision == "no_finite_score" else "no_valid_answer"
-    return run.decision or "completed"
+        return next((rule for rule in last if rule in _FRUITLESS), _FRUITLESS[0])
+    return next((rule for rule in last if rule not in _FRUITLESS), "completed")
 
 
 # The process-wide loop.
 
+_SETTLING_S = 10.0
 _lock = threading.Lock()
 _loop: asyncio.AbstractEventLoop | None = None
-_owner: int | None = None
+_owner: tuple[int, int] | None = None
 
 
 def _on_the_loop(work: Coroutine[Any, Any, T]) -> T:
-    future = asyncio.run_coroutine_threadsafe(work, _shared_loop())
+    loop, settled = _shared_loop(), threading.Event()
+    if _owner == (os.getpid(), threading.get_ident()):
+        work.close()
+        raise RuntimeError("solve() inside a node would wait for itself; use `await asolve(...)`")
+
+    async def watched() -> T:
+        try:
+            return await work
+        finally:
+            settled.set()
+
+    future = asyncio.run_coroutine_threadsafe(watched(), loop)
     try:
         return future.result()
     except BaseException:
         if not future.done():  # Ctrl-C: cancel, and let the run settle before it is raised
             future.cancel()
-            asyncio.run_coroutine_threadsafe(asyncio.sleep(0.05), _loop or _shared_loop()).result()
+            settled.wait(_SETTLING_S)
         raise
 
 
@@ -332,7 +349,18 @@ def _shared_loop() -> asyncio.AbstractEventLoop:
     """The loop of this process; a forked child starts one of its own."""
     global _loop, _owner
     with _lock:
-        if _loop is None or _owner != os.getpid():
-            _loop, _owner = asyncio.new_event_loop(), os.getpid()
-            threading.Thread(target=_loop.run_forever, name="ttc", daemon=True).start()
+        if _loop is None or _owner is None or _owner[0] != os.getpid():
+            _loop = asyncio.new_event_loop()
+            thread = threading.Thread(target=_serve, args=(_loop,), name="ttc", daemon=True)
+            thread.start()
+            _owner = (os.getpid(), thread.ident or 0)
         return _loop
+
+
+def _serve(loop: asyncio.AbstractEventLoop) -> None:
+    """Keeps a loop running, whatever a node does: `sys.exit` in one ends its task alone."""
+    while True:
+        try:
+            loop.run_forever()
+        except (KeyboardInterrupt, SystemExit):
+            _log.exception("a task tried to end the process")

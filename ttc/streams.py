@@ -10,9 +10,10 @@ neither is used here, and a lint rule and a test forbid both to nodes.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Iterable
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from ttc.errors import BudgetExceeded, EngineError, NodeError
 from ttc.types import Candidate
@@ -21,14 +22,18 @@ __all__ = ["Owner", "PumpStream", "calls_behind", "iterate", "ordered_map"]
 
 T = TypeVar("T")
 U = TypeVar("U")
+_log = logging.getLogger(__name__)
 
 
 class Owner(Protocol):
-    """The scope whose work a stream carries."""
+    """The work that a stream carries, which ends with it."""
 
     @property
     def path(self) -> str:
         """The path of the node."""
+
+    def part(self) -> Owner:
+        """A part of the work, which can be ended by itself."""
 
     def task(self, work: Coroutine[Any, Any, U]) -> asyncio.Task[U]:
         """Starts a task that the run waits for before it ends."""
@@ -52,17 +57,17 @@ class PumpStream(Generic[T]):
         owner: Owner,
         upstream: PumpStream[Any] | None = None,
         *,
-        whole: bool = True,
         at_most: int | None = None,
+        is_node: bool = False,
     ) -> None:
         """A stream over `source`.
 
         Args:
             source: what gives the items.
-            owner: the scope in which it works.
+            owner: the work that ends with the stream.
             upstream: what it reads, and stops when it ends.
-            whole: whether the scope ends with the stream.
             at_most: the most items that it gives; `None` where that is unknown.
+            is_node: whether an exception is a node's bug, to be reported with its path.
         """
         self.at_most = at_most
         self.delivered: list[T] = []
@@ -71,23 +76,25 @@ class PumpStream(Generic[T]):
         """Who is told of every item that is taken."""
         self.on_given: Callable[[T], T] | None = None
         """Who completes every item that the source gives."""
-        self._source, self._owner, self._upstream, self._whole = source, owner, upstream, whole
+        self._source, self._owner, self._upstream = source, owner, upstream
+        self._is_node = is_node
         self._pulled = asyncio.Event()
+        self._runs_free = False
         self._slot: asyncio.Future[None] | None = None
         self._ready: deque[T] = deque()
         self._task: asyncio.Task[None] | None = None
         self._ended = False
-        self._error: NodeError | None = None
+        self._error: BaseException | None = None
 
     def __aiter__(self) -> AsyncIterator[T]:
         return self
 
     async def __anext__(self) -> T:
         if not self._ready and not self._ended:
-            if self._task is None:
-                self._task = self._owner.task(self._pump())
+            if self._slot is not None and not self._slot.done():
+                raise RuntimeError("a stream is pulled by one task at a time")
             self._slot = asyncio.get_running_loop().create_future()
-            self._pulled.set()
+            self._pull()
             await self._slot
         if self._ready:
             item = self._ready.popleft()
@@ -99,18 +106,22 @@ class PumpStream(Generic[T]):
             raise self._error
         raise StopAsyncIteration
 
+    def run_free(self) -> None:
+        """Lets it work to its end without being pulled; its items wait for whoever pulls."""
+        if not self._ended:
+            self._runs_free = True
+            self._pull()
+
     def stop(self) -> None:
         """Ends it; what its calls spent on items that nobody took is labelled as cancelled."""
-        self.cancel(calls_behind(self.delivered))
+        if not self._ended or self._ready:
+            self.cancel(calls_behind(self.delivered))
 
     def cancel(self, keep: frozenset[str]) -> None:
         """Ends it and everything upstream. Only the calls in `keep` count as used."""
         self._ready.clear()
         self._owner.cancel(keep)
-        if not self._ended:
-            self._end()
-            if self._task is not None:
-                self._task.cancel()
+        self._cut()
         if self._upstream is not None:
             self._upstream.cancel(keep)
 
@@ -121,39 +132,56 @@ class PumpStream(Generic[T]):
 
     def close(self) -> None:
         """Ends it without a judgement on what was spent; what still runs is cancelled."""
+        self._cut()
+        self._owner.close()
+
+    def _cut(self) -> None:
         if not self._ended:
             self._end()
             if self._task is not None:
                 self._task.cancel()
-        self._owner.close()
 
     def _end(self) -> None:
         self._ended = True
+        self._answer()
+
+    def _answer(self) -> None:
         if self._slot is not None and not self._slot.done():
             self._slot.set_result(None)
 
+    def _pull(self) -> None:
+        self._pulled.set()
+        if self._task is None:
+            self._task = self._owner.task(self._pump())
+            self._task.add_done_callback(lambda _: self._end())
+
     async def _pump(self) -> None:
         try:
-            await self._pulled.wait()
             async for item in self._source:
-                self._pulled.clear()
+                if self._ended:
+                    return  # it went on after it had been stopped
+                if not self._runs_free:
+                    self._pulled.clear()
                 self._ready.append(item if self.on_given is None else self.on_given(item))
-                if self._slot is not None and not self._slot.done():
-                    self._slot.set_result(None)
+                self._answer()
                 await self._pulled.wait()
         except BudgetExceeded as refusal:
             self._owner.refused(refusal)
-        except NodeError as error:
-            self._error = error
-        except Exception as bug:  # noqa: BLE001 - whatever a node raises is reported with its path
-            self._error = NodeError(self._owner.path, bug)
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a node raises is told
+            is_bug = self._is_node and not isinstance(error, NodeError)
+            self._error = NodeError(self._owner.path, error) if is_bug else error
         finally:
             self._end()
-            if self._whole:
-                self._owner.close()
-            if self._upstream is not None and not self._upstream.has_ended:
+            self._owner.close()
+            if self._upstream is not None:
                 self._upstream.stop()
+            await self._close_source()
+
+    async def _close_source(self) -> None:
+        try:
             await self._source.aclose()
+        except Exception:  # noqa: BLE001 - nobody listens to it any more
+            _log.exception("%s: failed while it was being ended", self._owner.path)
 
 
 def calls_behind(items: Iterable[Any]) -> frozenset[str]:
@@ -178,25 +206,33 @@ async def ordered_map(
 ) -> AsyncGenerator[U, None]:
     """Runs `work(item, launch index)` on up to `ahead` items at once and keeps their order.
 
-    The next pull races the oldest item's work, so that neither waits for the other. A refusal ends
-    the launching; what was launched before it is still delivered. A failed call gives
-    `failed(item, error)` in its place.
+    The next pull races the oldest item's work, so that neither waits for the other. A refused item
+    drops out and ends the launching. Where the limit is a logical one, whatever was launched after
+    it is dropped as well, as if it had never been, since that depended on timing; a deadline lets
+    through what has ended. A failed call gives `failed(item, error)` in its place.
     """
     window = _Window(work, items, owner, ahead)
     try:
         while (head := await window.next_done()) is not None:
-            item, task = head
             try:
-                result = task.result()
+                result = head.task.result()
             except BudgetExceeded as refusal:
                 owner.refused(refusal)
                 window.close()
+                if refusal.resource != "seconds":
+                    window.drop()
             except EngineError as error:
-                yield failed(item, error)
+                yield failed(head.item, error)
             else:
                 yield result
     finally:
-        window.cancel()
+        await window.end()
+
+
+class _Launched(NamedTuple):
+    item: Any
+    task: asyncio.Task[Any]
+    owner: Owner
 
 
 class _Window:
@@ -210,54 +246,74 @@ class _Window:
         ahead: int | None,
     ) -> None:
         self._work, self._items, self._owner, self._ahead = work, items, owner, ahead
-        self._pending: deque[tuple[Any, asyncio.Task[Any]]] = deque()
+        self._pending: deque[_Launched] = deque()
+        self._used = len(items.delivered) if isinstance(items, PumpStream) else 0
         self._pulling: asyncio.Task[tuple[Any] | None] | None = None
         self._launched = 0
         self._more = True
 
-    async def next_done(self) -> tuple[Any, asyncio.Task[Any]] | None:
+    async def next_done(self) -> _Launched | None:
         """The oldest item, once its work has ended; launches others meanwhile. `None`: the end."""
         while True:
             if self._more and self._pulling is None and self._has_room():
-                self._pulling = self._owner.task(_pull(self._items))
-            racing: list[asyncio.Task[Any]] = [task for _, task in list(self._pending)[:1]]
+                self._pulling = self._owner.task(_next(self._items))
+            racing: list[asyncio.Task[Any]] = []
+            if self._pending:
+                racing.append(self._pending[0].task)
             if self._pulling is not None:
                 racing.append(self._pulling)
             if not racing:
                 return None
             await asyncio.wait(racing, return_when=asyncio.FIRST_COMPLETED)
-            if self._pulling is not None and self._pulling.done():
-                self._launch(self._pulling.result())
-            else:
+            if self._pulling is None or not self._pulling.done():
+                self._used += 1
                 return self._pending.popleft()
+            pulled, self._pulling = self._pulling, None
+            self._take(pulled)
 
     def close(self) -> None:
         """Launches nothing more; what is being worked on goes on."""
         self._more = False
         if self._pulling is not None:
             self._pulling.cancel()
-            self._pulling = None
 
-    def cancel(self) -> None:
+    def drop(self) -> None:
+        """Ends what is being worked on, and everything upstream that only it would have used."""
+        for launched in self._pending:
+            launched.owner.cancel(frozenset())
+        self._pending.clear()
+        if isinstance(self._items, PumpStream):
+            self._items.cancel(calls_behind(self._items.delivered[: self._used]))
+
+    async def end(self) -> None:
         """Ends everything."""
         self.close()
-        for _, task in self._pending:
-            task.cancel()
+        for launched in self._pending:
+            launched.owner.close()
+        if self._pulling is not None:
+            await asyncio.wait([self._pulling])
+        if isinstance(self._items, AsyncGenerator):
+            await self._items.aclose()
 
     def _has_room(self) -> bool:
         return self._ahead is None or len(self._pending) < self._ahead
 
-    def _launch(self, taken: tuple[Any] | None) -> None:
-        self._pulling = None
-        if taken is None:
-            self._more = False
+    def _take(self, pulled: asyncio.Task[tuple[Any] | None]) -> None:
+        if not self._more:
             return
-        work = _run(self._work, taken[0], self._launched)
-        self._pending.append((taken[0], self._owner.task(work)))
-        self._launched += 1
+        part = self._owner.part()
+        if pulled.cancelled() or pulled.exception() is not None:
+            self._more = False
+            self._pending.append(_Launched(None, pulled, part))  # it raises when its turn comes
+        elif (taken := pulled.result()) is None:
+            self._more = False
+        else:
+            task = part.task(_run(self._work, taken[0], self._launched))
+            self._pending.append(_Launched(taken[0], task, part))
+            self._launched += 1
 
 
-async def _pull(items: AsyncIterator[Any]) -> tuple[Any] | None:
+async def _next(items: AsyncIterator[Any]) -> tuple[Any] | None:
     try:
         return (await anext(items),)
     except StopAsyncIteration:

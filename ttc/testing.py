@@ -107,7 +107,7 @@ class _JumpingSelector(selectors.DefaultSelector):  # type: ignore[misc, valid-t
 
 
 Reply = str | EngineError
-Script = str | Sequence[Reply] | Callable[[Request], Reply]
+Script = Reply | Sequence[Reply] | Callable[[Request], Reply]
 
 
 class FakeEngine:
@@ -207,7 +207,7 @@ class FakeEngine:
     def _reply(self, request: Request) -> Reply:
         if callable(self._script):
             return self._script(request)
-        if isinstance(self._script, str):
+        if isinstance(self._script, str | EngineError):
             return self._script
         place = self.calls - 1 if self._in_order else request.seed
         return self._script[place % len(self._script)]
@@ -281,6 +281,8 @@ class _FakeGeneration:
     def _finish(self) -> None:
         self._leave()
         if self._error is not None:
+            self._given += self._error.output_tokens
+            self._engine.output_tokens += self._error.output_tokens
             self.future.set_exception(self._error)
             return
         full = len(self._pieces) >= self._request.max_tokens and self._stop is None

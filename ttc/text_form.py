@@ -22,7 +22,7 @@ __all__ = ["MAX_CHARACTERS", "MAX_NODES", "parse"]
 MAX_CHARACTERS = 2_000
 MAX_NODES = 200
 _MAX_DEPTH = 50
-_PARTS = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\s*\(|>>|\|")
+_PARTS = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\s*\(|>>|[|&]")
 
 
 def parse(text: str) -> Node:
@@ -31,17 +31,28 @@ def parse(text: str) -> Node:
     Raises:
         GraphError: the text is too large, is not in the form, or its graph cannot run.
     """
+    text = text.strip().replace("\n", " ")
     _check_size(text)
     try:
-        tree = ast.parse(text.strip(), mode="eval")
+        graph = _value(ast.parse(text, mode="eval").body)
+    except _Unreadable as error:
+        source = ast.get_source_segment(text, error.tree) or text
+        raise GraphError([f"{_short(source)}: {error.reason}"]) from None
     except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
         reason = error.msg if isinstance(error, SyntaxError) else str(error)
         raise GraphError([f"the strategy {_short(text)} cannot be read: {reason}"]) from None
-    graph = _value(tree.body)
     if not isinstance(graph, Node):
         raise GraphError([f"{_short(text)} is no strategy; a strategy is greedy(), say"])
     graph.validate()
     return graph
+
+
+class _Unreadable(Exception):
+    """A part of a text that is not in the form."""
+
+    def __init__(self, tree: ast.AST, reason: object) -> None:
+        super().__init__(reason)
+        self.tree, self.reason = tree, reason
 
 
 def _check_size(text: str) -> None:
@@ -73,44 +84,45 @@ def _value(tree: ast.expr) -> Any:
     if isinstance(tree, ast.Constant) and isinstance(tree.value, int | float | str | None):
         return tree.value
     if isinstance(tree, ast.Name):
-        raise GraphError([f"{tree.id} stands alone; call it: {tree.id}()"])
-    raise GraphError(
-        [f"{_short(ast.unparse(tree))}: a strategy is made of calls, >>, |, literals and keywords"]
-    )
+        raise _Unreadable(tree, f"it stands alone; call it: {tree.id}()")
+    raise _Unreadable(tree, "a strategy is made of calls, >>, |, literals and keywords")
 
 
 def _combined(tree: ast.BinOp) -> Any:
     left, right = _value(tree.left), _value(tree.right)
+    if isinstance(left, int) and isinstance(right, int):
+        raise _Unreadable(tree, "numbers are written out")
     try:
         if isinstance(tree.op, ast.RShift):
             return left >> right
         return left | right if isinstance(tree.op, ast.BitOr) else left & right
-    except TypeError as error:
-        raise GraphError([f"{_short(ast.unparse(tree))}: {error}"]) from None
+    except (TypeError, ValueError) as error:
+        raise _Unreadable(tree, error) from None
 
 
 def _called(tree: ast.Call) -> Any:
     if not isinstance(tree.func, ast.Name):
-        raise GraphError([f"{_short(ast.unparse(tree.func))} is no name of a node"])
-    name = tree.func.id
+        raise _Unreadable(tree.func, "it is no name of a node")
     if any(keyword.arg is None for keyword in tree.keywords):
-        raise GraphError([f"{name}: ** is not a part of the form"])
+        raise _Unreadable(tree, "** is not a part of the form")
     arguments = [_value(argument) for argument in tree.args]
     keywords = {keyword.arg or "": _value(keyword.value) for keyword in tree.keywords}
+    if len(keywords) < len(tree.keywords):
+        raise _Unreadable(tree, "a keyword is given twice")
     try:
-        return _named(name)(*arguments, **keywords)
+        return _named(tree.func)(*arguments, **keywords)
     except (TypeError, ValueError) as error:
-        raise GraphError([f"{name}: {_plain(error)}"]) from None
+        raise _Unreadable(tree, _plain(error)) from None
 
 
-def _named(name: str) -> Callable[..., Any]:
+def _named(tree: ast.Name) -> Callable[..., Any]:
     from ttc.registry import lookup, names
 
     for group in ("nodes", "verifiers"):
-        if name in names(group):
-            return lookup(group, name)  # type: ignore[no-any-return]
+        if tree.id in names(group):
+            return lookup(group, tree.id)  # type: ignore[no-any-return]
     known = ", ".join(names("nodes") + names("verifiers"))
-    raise GraphError([f"nothing is called {name!r}; there is {known}"])
+    raise _Unreadable(tree, f"nothing is called {tree.id!r}; there is {known}")
 
 
 def _plain(error: Exception) -> str:

@@ -53,6 +53,12 @@ class Problem:
     """A conversation, put through the model's chat template. Empty where `prompt` is given."""
     prompt: str | None = None
     """Raw text for the engine, without a template. `None` where `messages` are given."""
+    continue_last: bool = False
+    """The last message is the assistant's, and the model goes on with it, to the letter."""
+    tools: tuple[Mapping[str, Any], ...] = ()
+    """JSON schemas of the tools that the chat template tells the model of."""
+    template_options: Mapping[str, Any] = field(default_factory=dict)
+    """What else the chat template may read, such as `enable_thinking`."""
     answer_format: AnswerFormat = "auto"
     """How an answer is read out of a text; see `ttc.answers.extract_answer`."""
     tests: tuple[str, ...] = ()
@@ -64,6 +70,16 @@ class Problem:
             raise ValueError(
                 f"a problem has messages or a prompt, exactly one of them; got "
                 f"{len(self.messages)} messages and prompt={self.prompt!r}"
+            )
+        if self.prompt is not None and (self.continue_last or self.tools or self.template_options):
+            raise ValueError(
+                "a prompt goes through no chat template, so it has no continue_last, no tools and "
+                "no template_options; give messages, or leave them out"
+            )
+        if self.continue_last and self.messages[-1].role != "assistant":
+            raise ValueError(
+                f"continue_last goes on with a message of the assistant, and the last one is the "
+                f"{self.messages[-1].role}'s; add one, or leave continue_last out"
             )
 
     @classmethod
@@ -113,6 +129,8 @@ class Tail:
     max_tokens: int = 16
 
     def __post_init__(self) -> None:
+        if not isinstance(self.cue, str):
+            raise TypeError(f"a tail's cue is a text, not {self.cue!r}")
         if self.max_tokens < 1:
             raise ValueError(f"a tail's max_tokens is at least 1, not {self.max_tokens}")
 

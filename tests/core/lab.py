@@ -1,0 +1,258 @@
+"""A run on fakes with everything in view: its ledger, its tasks, and what its engine counted."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, fields
+from random import Random
+from types import TracebackType
+from unittest import mock
+
+import ttc
+from ttc import Budget, Candidate, EngineError, Node, Outcome, Usage
+from ttc.budget import LOGICAL, Account
+from ttc.ports import Clock, Request, Scope, Stream
+from ttc.testing import FakeEngine, ManualClock, Script, _FakeGeneration
+from ttc.types import Branch, Chunk
+
+QUESTION = "What is the answer to this?"
+PROMPT = 8
+"""Tokens of the question as the fake engine reads it, with the speaker's name."""
+
+NOISE = Random(0).choices(("so", "well", "then", "hence", "but"), k=40)
+
+UserNode = Callable[[Stream[Candidate], Scope], AsyncGenerator[Candidate, None]]
+
+
+class Ledgers(AbstractContextManager["Ledgers"]):
+    """Sees every account that is made while it is entered."""
+
+    def __init__(self) -> None:
+        self.accounts: list[Account] = []
+
+    def __enter__(self) -> Ledgers:
+        made, plain = self.accounts, Account.__init__
+
+        def init(account: Account, *args: object, **kwargs: object) -> None:
+            plain(account, *args, **kwargs)  # type: ignore[arg-type]
+            made.append(account)
+
+        self._patch = mock.patch.object(Account, "__init__", init)
+        self._patch.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._patch.stop()
+
+    def check(self) -> None:
+        """No account is overdrawn, now."""
+        for account in self.accounts:
+            for resource in LOGICAL:
+                used = account.spent[resource] + account.reserved[resource]
+                limit = getattr(account.limit, resource)
+                assert account.reserved[resource] >= 0
+                assert limit is None or used <= limit, (resource, used, limit)
+
+    def check_settled(self) -> None:
+        """Nothing is reserved, and no ticket is open."""
+        for account in self.accounts:
+            assert account.reserved == dict.fromkeys(LOGICAL, 0)
+            assert account.is_settled
+
+
+class CheckedEngine(FakeEngine):
+    """A fake engine that looks at the ledgers whenever something happens in it."""
+
+    ledgers: Ledgers | None = None
+
+    def submit(
+        self, request: Request, on_chunk: Callable[[Chunk], None] | None = None
+    ) -> _FakeGeneration:
+        """Checks before and after."""
+        self.check()
+        generation = super().submit(request, on_chunk)
+        generation.future.add_done_callback(lambda _: self.check())
+        return generation
+
+    def check(self) -> None:
+        """Looks at every account."""
+        if self.ledgers is not None:
+            self.ledgers.check()
+
+
+@dataclass
+class Solved:
+    """An outcome, and what was seen on the way to it."""
+
+    outcome: Outcome
+    engine: FakeEngine
+    clock: ManualClock
+    ledgers: Ledgers
+
+    @property
+    def spent(self) -> Mapping[str, int]:
+        """What the problem's own account says."""
+        return self.ledgers.accounts[0].spent
+
+
+def solved(
+    graph: Node | str,
+    script: Script = ("The answer is 1.", "The answer is 2.", "I see. The answer is 1."),
+    *,
+    budget: Budget | None = None,
+    seed: int = 0,
+    pace: Callable[[Request], float] | float = 0.1,
+    concurrency: int | None = None,
+    in_order: bool = False,
+    context: int | None = None,
+    roles: Sequence[str] = (),
+    watch: Callable[[ttc.types.Event], None] | None = None,
+) -> Solved:
+    """Solves a question and checks that everything was settled and counted."""
+    clock, ledgers = ManualClock(), Ledgers()
+    engine = CheckedEngine(
+        script,
+        clock=clock,
+        seconds_per_token=pace,
+        concurrency=concurrency,
+        in_order=in_order,
+        context=context,
+    )
+    engine.ledgers = ledgers
+
+    async def run() -> Outcome:
+        outcome = await ttc.asolve(
+            QUESTION,
+            graph,
+            model=engine,
+            models=dict.fromkeys(roles, engine),
+            budget=budget,
+            seed=seed,
+            clock=clock,
+            watch=watch,
+        )
+        check_no_task_is_left()
+        return outcome
+
+    with ledgers:
+        outcome = clock.run(run())
+    ledgers.check_settled()
+    check_counts(outcome, engine, ledgers)
+    return Solved(outcome, engine, clock, ledgers)
+
+
+def check_no_task_is_left() -> None:
+    """Nobody but the caller is alive in this event loop."""
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+def check_counts(outcome: Outcome, engine: FakeEngine, ledgers: Ledgers) -> None:
+    """Ledger, usage, trace and the engine's own count agree, to the token."""
+    assert engine.active == 0
+    usage = outcome.usage
+    assert usage.tokens == prompt_tokens(engine.requests) + engine.output_tokens
+    assert usage.output_tokens == engine.output_tokens
+    assert usage.calls == calls(engine.requests)
+    assert ledgers.accounts[0].spent == {r: getattr(usage, r) for r in LOGICAL}
+    assert logical(sum((record.usage for record in outcome.trace), Usage())) == logical(usage)
+
+
+def logical(usage: Usage) -> dict[str, int]:
+    """The whole numbers of a usage."""
+    names = [f.name for f in fields(Usage) if f.name != "seconds"]
+    return {name: getattr(usage, name) for name in names}
+
+
+def prompt_tokens(requests: Sequence[Request]) -> int:
+    """Every distinct prompt token once: a set of all prefixes, by brute force."""
+    prefixes: set[tuple[object, ...]] = set()
+    for request in requests:
+        before: tuple[object, ...] = (request.branch.role,)
+        for segment in request.branch.lineage():
+            if segment.call is not None:
+                before = ("call", segment.call, segment.text)
+                continue
+            for token in segment.token_ids or ():
+                before = (*before, token)
+                prefixes.add(before)
+    return len(prefixes)
+
+
+def calls(requests: Sequence[Request]) -> int:
+    """Calls without those that are only the tail of one."""
+    return sum(not _ends_in_a_cue(request.branch) for request in requests)
+
+
+def _ends_in_a_cue(branch: Branch) -> bool:
+    return branch.call is None and branch.parent is not None and branch.parent.call is not None
+
+
+def talker(failing: float = 0.0, answers: str = "1123", longest: int = 9) -> Script:
+    """A script whose reply is a function of the request's seed: of any length, or an error."""
+
+    def reply(request: Request) -> str | EngineError:
+        random = Random(request.seed)
+        if random.random() < failing:
+            return EngineError("it broke", output_tokens=random.randrange(2))
+        words = NOISE[: random.randrange(longest)]
+        ending = random.choice([*answers, ""])
+        return " ".join([*words, f"The answer is {ending}." if ending else "I give up."])
+
+    return reply
+
+
+def uneven(salt: int) -> Callable[[Request], float]:
+    """Latencies with a heavy tail, a function of the request and of a salt."""
+
+    def pace(request: Request) -> float:
+        return Random(request.seed ^ salt).choice((0.01, 0.02, 0.05, 1.0))
+
+    return pace
+
+
+def seen(outcome: Outcome) -> tuple[object, ...]:
+    """What no timing may change, even where a stop cut calls in flight."""
+    candidates = [
+        (c.text, c.answer, c.status, c.confidence, c.error, [s.value for s in c.scores.values()])
+        for c in outcome.candidates
+    ]
+    usage = outcome.usage
+    return (
+        outcome.answer,
+        outcome.confidence,
+        outcome.stopped_by,
+        candidates,
+        usage.tokens - usage.tokens_cancelled,
+    )
+
+
+def whole(outcome: Outcome) -> tuple[object, ...]:
+    """Everything that no timing may change where nothing was stopped."""
+    return (*seen(outcome), outcome.trace, logical(outcome.usage), outcome.usage_by_role)
+
+
+__all__ = [
+    "PROMPT",
+    "QUESTION",
+    "CheckedEngine",
+    "Clock",
+    "Ledgers",
+    "Solved",
+    "calls",
+    "check_counts",
+    "check_no_task_is_left",
+    "logical",
+    "prompt_tokens",
+    "seen",
+    "solved",
+    "talker",
+    "uneven",
+    "whole",
+]

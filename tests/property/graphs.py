@@ -1,0 +1,93 @@
+"""Random strategies for property tests: what composes, in every way that it composes."""
+
+from zlib import crc32
+
+from hypothesis import strategies as st
+
+from ttc import Budget, Candidate, Node, Tail, confidence
+from ttc.strategies import (
+    Best,
+    CannotBeOvertaken,
+    Cascade,
+    Exhausted,
+    Sample,
+    SelfConsistency,
+    Verify,
+    Vote,
+)
+from ttc.strategies.stopping import StopRule
+from ttc.testing import ScriptedVerifier
+
+TAILS = st.sampled_from([None, None, Tail(cue=" The answer is", max_tokens=2)])
+
+
+def _score(candidate: Candidate) -> float | None:
+    return {"1": 0.25, "2": 0.5, "3": None}.get(candidate.answer or "")
+
+
+RULES: st.SearchStrategy[StopRule] = st.sampled_from([Exhausted(), CannotBeOvertaken()])
+
+
+@st.composite
+def samples(draw: st.DrawFn) -> Node:
+    """A sampler."""
+    return Sample(
+        n=draw(st.integers(1, 6)),
+        max_tokens=draw(st.sampled_from([1, 4, 8, 8, 12, 12])),
+        ahead=draw(st.sampled_from([None, None, 1, 2])),
+        at_least=draw(st.sampled_from([None, 1])),
+        tail=draw(TAILS),
+    )
+
+
+@st.composite
+def choosing(draw: st.DrawFn, many: st.SearchStrategy[Node]) -> Node:
+    """Many candidates and a selector."""
+    graph, rule = draw(many), draw(RULES)
+    kind = draw(st.sampled_from(["vote", "vote", "weighted", "best"]))
+    if kind == "vote":
+        return graph >> Vote(stop=rule)
+    name = f"score{crc32(repr(graph).encode())}"  # what is inside may carry another one
+    graph = graph >> Verify(
+        ScriptedVerifier(_score, name=name), ahead=draw(st.sampled_from([None, 1, 2]))
+    )
+    return graph >> (Best(by=name) if kind == "best" else Vote(weighted=True, by=name, stop=rule))
+
+
+def strategies() -> st.SearchStrategy[Node]:
+    """Whole strategies: chains, cascades, pools, and these in one another."""
+
+    def larger(inner: st.SearchStrategy[Node]) -> st.SearchStrategy[Node]:
+        parts = st.one_of(samples(), inner)
+        pools = st.lists(parts, min_size=2, max_size=3).map(_pooled)
+        cascades = st.lists(inner, min_size=1, max_size=3).map(
+            lambda rungs: Cascade(*rungs, accept=confidence(0.9))
+        )
+        return st.one_of(choosing(pools), cascades)
+
+    leaves = choosing(samples()) | st.builds(
+        SelfConsistency, n=st.integers(1, 6), max_tokens=st.just(8)
+    )
+    return st.recursive(leaves, larger, max_leaves=4)
+
+
+def _pooled(parts: list[Node]) -> Node:
+    pool = parts[0] | parts[1]
+    for part in parts[2:]:
+        pool = pool | part
+    return pool
+
+
+def budgets(seconds: bool = True) -> st.SearchStrategy[Budget]:
+    """Limits that are ample, tight, and too tight."""
+
+    def often_none(most: int) -> st.SearchStrategy[int | None]:
+        return st.one_of(st.none(), st.none(), st.integers(0, most))
+
+    return st.builds(
+        Budget,
+        tokens=often_none(150),
+        calls=often_none(12),
+        verifier_calls=often_none(8),
+        seconds=st.sampled_from([None, None, 0.0, 0.06, 0.5, 3.0]) if seconds else st.none(),
+    )

@@ -1,0 +1,220 @@
+"""Selectors: who wins a vote or a maximum, and how sure of it they are."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.core.lab import solved
+from ttc import Budget, Candidate, Outcome, Score
+from ttc.strategies import Best, BestOfN, Sample, SelfConsistency, Tally, Vote
+from ttc.strategies.best import best_of
+from ttc.testing import ScriptedVerifier, finished
+
+
+def vote(answers: Sequence[str | None], scores: Sequence[float | None] | None = None) -> Outcome:
+    """A vote over what some samples say, weighted if there are scores."""
+    said = [f"The answer is {a}." if a else "I do not know." for a in answers]
+    if scores is None:
+        return solved(Sample(n=len(said)) >> Vote(), said, in_order=True).outcome
+    return _weighed(said, scores, Vote(weighted=True))
+
+
+def best(answers: Sequence[str | None], scores: Sequence[float | None]) -> Outcome:
+    """The best of what some samples say."""
+    said = [f"The answer is {a}." if a else "I do not know." for a in answers]
+    return _weighed(said, scores, Best())
+
+
+def _weighed(said: Sequence[str], scores: Sequence[float | None], selector: Vote | Best) -> Outcome:
+    def score(candidate: Candidate) -> float | None:
+        return scores[int((candidate.branch.call or "").partition("#")[2])]
+
+    verifier = ScriptedVerifier(score, range=None if isinstance(selector, Best) else (0.0, 1.0))
+    return solved(Sample(n=len(said)) >> verifier >> selector, said, in_order=True).outcome
+
+
+def test_no_answer_never_wins_and_counts_in_the_denominator() -> None:
+    """Three of six samples say nothing: 5 has two of six."""
+    outcome = vote([None, None, None, "5", "5", "7"])
+
+    assert (outcome.answer, outcome.confidence) == ("5", 2 / 6)
+
+
+@pytest.mark.parametrize("answers", [[None, None], [None], [None, "", None]])
+def test_without_any_answer_there_is_no_winner(answers: list[str | None]) -> None:
+    """The outcome says so, and its answer is not a text."""
+    outcome = vote(answers)
+
+    assert (outcome.answer, outcome.confidence) == (None, None)
+    assert outcome.stopped_by == "no_valid_answer"
+    assert len(outcome.candidates) == len(answers)
+
+
+def test_equivalent_answers_are_one_class() -> None:
+    """Text would give 3; the representative is the first that was seen."""
+    outcome = vote(["0.5", "\\frac{1}{2}", "3", "1/2", "3", "50\\%"])
+
+    assert (outcome.answer, outcome.confidence) == ("0.5", 4 / 6)
+
+
+def test_the_same_answer_in_other_words_is_one_class() -> None:
+    """Answers are compared, never texts, nor pairs of answer and score."""
+    said = ["So, adding up: the answer is 4.", "Hence 2 + 2. The answer is 4.", "The answer is 5."]
+
+    assert solved(Sample(n=3) >> Vote(), said, in_order=True).outcome.answer == "4"
+    assert vote(["4", "5", "4"], [0.5, 0.9, 0.3]).answer == "5"
+    assert vote(["4", "5", "4"], [0.5, 0.8, 0.4]).answer == "4"
+
+
+def test_ties_go_to_the_earliest_launched() -> None:
+    """Unweighted the first, weighted the heavier."""
+    assert vote(["8", "12", "8", "12"]).answer == "8"
+    assert vote(["12", "8", "8", "12"]).answer == "12"
+    assert vote(["8", "12", "8", "12"], [0.1, 0.9, 0.2, 0.3]).answer == "12"
+    assert best(["1", "2", "3"], [0.5, 0.7, 0.7]).answer == "2"
+
+
+@pytest.mark.parametrize(
+    ("answers", "answer", "confidence"),
+    [
+        (["1"], "1", None),
+        (["1", None], "1", 0.5),
+        (["1", "1"], "1", 1.0),
+        (["1", "2"], "1", 0.5),
+        ([None, "2"], "2", 0.5),
+    ],
+)
+@pytest.mark.parametrize("early", [False, True])
+def test_one_and_two_samples(
+    answers: list[str | None], answer: str, confidence: float | None, early: bool
+) -> None:
+    """One vote is never sure, and two may disagree, under every rule."""
+    said = [f"The answer is {a}." if a else "I do not know." for a in answers]
+    graph = SelfConsistency(n=len(said)) if early else Sample(n=len(said)) >> Vote()
+    outcome = solved(graph, said, in_order=True).outcome
+
+    assert (outcome.answer, outcome.confidence) == (answer, confidence)
+    assert outcome.stopped_by == "completed"
+
+
+@pytest.mark.parametrize(
+    ("scores", "winner"),
+    [
+        ([math.nan, 0.2, 0.9], 2),
+        ([0.2, math.nan, 0.9], 2),
+        ([0.9, math.nan, 0.2], 0),
+        ([math.nan, math.nan], None),
+        ([math.inf, 0.5], 1),
+        ([-math.inf, -math.inf], None),
+        ([None, -3.0], 1),
+    ],
+)
+def test_a_score_that_is_not_finite_never_wins(
+    scores: list[float | None], winner: int | None
+) -> None:
+    """It is unknown, wherever it stands."""
+    outcome = best([str(i) for i in range(len(scores))], scores)
+
+    assert outcome.answer == (None if winner is None else str(winner))
+    assert outcome.stopped_by == ("completed" if winner is not None else "no_finite_score")
+    assert "nan" not in str([c.scores["scripted"].value for c in outcome.candidates])
+    assert "inf" not in str([c.scores["scripted"].value for c in outcome.candidates])
+
+
+@given(st.permutations([(0.1, "a"), (0.7, "b"), (None, "c"), (0.3, "d")]))
+def test_the_best_does_not_depend_on_the_order(scored: list[tuple[float | None, str]]) -> None:
+    """Only among ties does it."""
+    candidates = [_scored(answer, value) for value, answer in scored]
+
+    assert best_of(candidates, "scripted").answer == "b"
+
+
+def _scored(answer: str, value: float | None) -> Candidate:
+    candidate = finished(answer)
+    return replace(candidate, scores={"scripted": Score(value=value)})
+
+
+def test_what_has_no_answer_is_not_eligible() -> None:
+    """However good its score: a high one of an empty text is vacuous."""
+    outcome = best(["17", None, None], [0.6, 0.8, 1.0])
+
+    assert outcome.answer == "17"
+    assert [set(c.scores) for c in outcome.candidates] == [{"scripted"}, set(), set()]
+
+
+def test_a_truncated_text_votes_only_with_a_complete_answer() -> None:
+    """A marked answer before the cut counts; half a sentence does not."""
+    whole = "The answer is \\boxed{4}. " + "and so on " * 20
+    cut = "so " * 8 + "the answer is \\boxed{12"
+    graph = Sample(n=3, max_tokens=12) >> Vote()
+    outcome = solved(graph, [cut, whole, cut], in_order=True).outcome
+
+    assert (outcome.answer, outcome.confidence) == ("4", 1 / 3)
+    assert {c.status for c in outcome.candidates} == {"truncated"}
+
+
+def test_unknown_weights_weigh_nothing_unless_all_are_unknown() -> None:
+    """Then votes count."""
+    assert vote(["1", "1", "2"], [None, None, 0.1]).answer == "2"
+    assert vote(["1", "2", "2"], [None, None, None]).answer == "2"
+
+
+def test_all_samples_are_scored_and_recorded() -> None:
+    """Not only the first of equal ones."""
+    verifier = ScriptedVerifier({"1": 0.5})
+    outcome = solved(BestOfN(n=5, verifier=verifier), "The answer is 1.").outcome
+
+    assert len(verifier.seen) == 5
+    assert [c.scores["scripted"].value for c in outcome.candidates] == [0.5] * 5
+    assert [r.kind for r in outcome.trace].count("verify") == 5
+
+
+def test_a_verifier_that_needs_all_sees_them_together() -> None:
+    """In launch order, those without an answer left out."""
+    ranks = ScriptedVerifier({"1": 0.5, "2": 0.25}, needs="all")
+    said = ["The answer is 2.", "I do not know.", "The answer is 1."]
+    outcome = solved(Sample(n=3) >> ranks >> Best(), said, in_order=True).outcome
+
+    assert [c.answer for c in ranks.seen] == ["2", "1"]
+    assert outcome.answer == "1"
+    assert outcome.usage.verifier_calls == 2
+
+
+def test_candidates_that_could_not_be_scored_together_still_vote() -> None:
+    """A limit that refuses the verifier leaves them unscored, and not lost."""
+    ranks = ScriptedVerifier({"1": 0.5}, needs="all")
+    graph = Sample(n=3) >> ranks >> Vote(weighted=True)
+    outcome = solved(graph, "The answer is 1.", budget=Budget(verifier_calls=2)).outcome
+
+    assert (outcome.answer, outcome.confidence) == ("1", 1.0)
+    assert outcome.stopped_by == "verifier_calls"
+
+
+def test_a_tally_tells_samples_votes_and_shares() -> None:
+    """What rules and selectors see of a vote."""
+    tally = Tally(at_most=6)
+    for answer in ("1", None, "2", "2"):
+        tally.add(finished(answer))
+    first = finished("9")
+    tally.add(first)
+    tally.add(first)
+
+    assert (tally.num_samples, tally.num_remaining) == (5, 1)
+    assert [(c.answer, n) for c, n in tally.votes()] == [("1", 1), ("2", 2), ("9", 1)]
+    assert [(c.answer, n) for c, n in tally.ranking()] == [("2", 2.0), ("1", 1.0), ("9", 1.0)]
+    assert tally.share(first) == 1 / 5
+    assert tally.share(finished("never said")) == 0
+
+
+def test_a_failed_or_open_candidate_never_votes() -> None:
+    """Whatever its answer."""
+    tally = Tally()
+    for status in ("open", "failed", "cancelled"):
+        tally.add(replace(finished("1"), status=status))
+
+    assert tally.ranking() == []
+    assert tally.num_samples == 3

@@ -1,0 +1,116 @@
+"""Work: what has been started in a scope, so that it can be ended as a whole, in one tick.
+
+A scope is work, and so is every part of it that may end by itself: a stream of chunks, a map, each
+item of a map. A call belongs to the innermost work whose task made it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from collections.abc import Coroutine
+from typing import Any, Protocol, TypeVar
+
+from ttc.errors import BudgetExceeded
+from ttc.run import Abortable, Run
+
+__all__ = ["Running", "Work"]
+
+U = TypeVar("U")
+
+
+class Running(Abortable, Protocol):
+    """A call, from its launch on."""
+
+    @property
+    def key(self) -> str:
+        """Its name in lineages, as `path#index`."""
+
+    def discard(self) -> None:
+        """Ends it, and labels what it had spent as cancelled, since nobody will use it."""
+
+
+class Work:
+    """Calls, tasks, and work inside it."""
+
+    def __init__(self, run: Run, path: str, scope: Work | None = None) -> None:
+        """Work of a run.
+
+        Args:
+            run: the run.
+            path: the path of the node.
+            scope: the scope that it is a part of; `None` for a scope itself.
+        """
+        self.path = path
+        """The path of the node whose work it is."""
+        self.calls: list[Running] = []
+        """Its own calls, in launch order."""
+        self._run = run
+        self._scope = scope or self
+        self._parts: list[Work] = []
+        self._tasks: dict[asyncio.Task[Any], None] = {}
+        self._ended = False
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether nothing may be started in it any more."""
+        return self._ended
+
+    def part(self) -> Work:
+        """A part of it that can be ended by itself."""
+        return self.add(Work(self._run, self.path, self._scope))
+
+    def add(self, part: Work) -> Work:
+        """Takes on other work, which ends with it."""
+        self._parts.append(part)
+        if self._ended:
+            part.close()
+        return part
+
+    def innermost(self) -> Work:
+        """The part of this scope whose task is running, or the scope itself."""
+        work = _current.get()
+        return work if work is not None and work._scope is self else self
+
+    def task(self, work: Coroutine[Any, Any, U]) -> asyncio.Task[U]:
+        """Starts a task that ends with the work, and that the run waits for before it ends."""
+        context = contextvars.copy_context()
+        context.run(_current.set, self)
+        task = self._run.task(work, context)
+        self._tasks[task] = None
+        task.add_done_callback(lambda done: self._tasks.pop(done, None))
+        return task
+
+    def refused(self, refusal: BudgetExceeded) -> None:
+        """Notes that a limit ended a stream."""
+        self._scope.refused(refusal)
+
+    def cancel(self, keep: frozenset[str]) -> None:
+        """Cancels every call; what calls outside `keep` had spent is labelled as cancelled."""
+        for part in self._parts:
+            part.cancel(keep)
+        for call in self.calls:
+            if call.key not in keep:
+                call.discard()
+        self.close()
+
+    def close(self) -> None:
+        """Cancels what still runs. What has ended stands."""
+        if self._ended:
+            return
+        self._ended = True
+        for part in self._parts:
+            part.close()
+        for call in self.calls:
+            call.abort()
+        current = asyncio.current_task()
+        for task in list(self._tasks):
+            if task is not current:
+                task.cancel()
+        self.on_close()
+
+    def on_close(self) -> None:
+        """What else has to happen once it has ended."""
+
+
+_current: contextvars.ContextVar[Work | None] = contextvars.ContextVar("ttc_work", default=None)
