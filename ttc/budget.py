@@ -327,16 +327,16 @@ class Account:
         except BaseException:
             ticket.cancel()
             raise
-        accounts = [Account(Budget()) for _ in parties]
+        division = Division(ticket, [Account(Budget()) for _ in parties])
+        for account in division.accounts:
+            account.contended = self.root.contended
         for resource, amount in list(ticket.granted.items()):
             weights = [int(resource in party) for party in (*parties, beside)]
             *parts, kept = shares(amount, weights)
-            for account, part in zip(accounts, parts, strict=True):
+            for account, part in zip(division.accounts, parts, strict=True):
                 account.limit = replace(account.limit, **{resource: part})
             ticket.give_back(resource, kept if any(weights) else amount)
-        for account in accounts:
-            account.contended = self.root.contended
-        return Division(ticket, accounts)
+        return division
 
     def forget(self, ticket: Ticket) -> None:
         """Takes a closed ticket out of the lines and lets those behind it move up."""
@@ -411,14 +411,21 @@ class Division:
 
     def __init__(self, ticket: Ticket, accounts: Sequence[Account]) -> None:
         self.accounts = tuple(accounts)
-        self.on_hurry: Callable[[], None] = lambda: None
-        """How the parties are told that somebody outside waits for what they leave."""
         self._ticket = ticket
+        self._hurried = False
+        self._on_hurry: Callable[[], None] = lambda: None
         ticket.division = self
 
     def hurry(self) -> None:
-        """Asks the parties to go on without being pulled."""
-        self.on_hurry()
+        """Asks the parties to go on by themselves: somebody waits for what they leave."""
+        self._hurried = True
+        self._on_hurry()
+
+    def when_hurried(self, callback: Callable[[], None]) -> None:
+        """Says how the parties are asked to go on; they are at once if somebody waits already."""
+        self._on_hurry = callback
+        if self._hurried:
+            callback()
 
     def reclaim(self) -> None:
         """Books on the parent what the parties spent, and gives back what they left."""

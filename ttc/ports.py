@@ -258,7 +258,8 @@ class Scope(Protocol):
             max_tokens: the most output tokens, and what is reserved.
             sampling: how tokens are drawn.
             at_least: the fewest tokens that a tight budget may shrink `max_tokens` to; half of
-                `max_tokens` by default, and at most 16 for the first call of a problem.
+                `max_tokens` by default, and at most 16 for the first call of a problem, or of a
+                part that runs together with others.
             until: strings and token ids that end the call.
             tail: what follows where the call is cut by its length; reserved with it.
 
@@ -299,8 +300,9 @@ class Scope(Protocol):
     ) -> Stream[U]:
         """Runs `work(item, launch index)` on up to `ahead` items at once, and keeps launch order.
 
-        `None` runs as far ahead as there are items. A refused item ends the launching and drops
-        out; what was launched before is still delivered. `stop` on it ends all calls of the scope.
+        `None` runs as far ahead as there are items. A refused item drops out and ends the
+        launching, and with it whatever was launched after it; a deadline lets through what has
+        ended. `stop` on it ends the calls of its items, and no others.
         """
 
     def run(
@@ -328,7 +330,8 @@ class Scope(Protocol):
         """Opens sub-graphs that run at the same time, each on all candidates.
 
         The logical budget that remains is divided among those that can use it, and what they leave
-        comes back when this scope ends.
+        comes back when the last of them ends. Until then whoever else needs it waits, and they run
+        to their end without being pulled.
         """
 
     def spawn(self, coroutine: Coroutine[Any, Any, Any]) -> Handle:

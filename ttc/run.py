@@ -191,6 +191,11 @@ class Run:
         """Notes that a limit ended something."""
         self._refusals.setdefault(path, refusal.resource)
 
+    def forget(self, path: str) -> None:
+        """Takes back why a node ended, since a stop downstream overtook it."""
+        self._refusals.pop(path, None)
+        self._decisions.pop(path, None)
+
     @property
     def decisions(self) -> list[str]:
         """What nodes decided, the most downstream one last."""

@@ -224,14 +224,18 @@ class NodeScope(Work):
         parties = [graph.bound(given).uses for graph in graphs.values()]
         work = self._open_work()
         division = await self._account.divide(self.path, parties, self._beside)
-        children = [
-            self._child(name, account)
-            for name, account in zip(graphs, division.accounts, strict=True)
-        ]
-        streams = [
-            child.open(graph, iterate(*candidates), given)
-            for child, graph in zip(children, graphs.values(), strict=True)
-        ]
+        try:
+            children = [
+                self._child(name, account)
+                for name, account in zip(graphs, division.accounts, strict=True)
+            ]
+            streams = [
+                child.open(graph, iterate(*candidates), given)
+                for child, graph in zip(children, graphs.values(), strict=True)
+            ]
+        except BaseException:
+            division.reclaim()
+            raise
         self._share(division, children, streams)
         for child in children:
             work.add(child)
@@ -255,7 +259,7 @@ class NodeScope(Work):
 
         for child in children:
             child._when_closed = partial(closed, child)
-        division.on_hurry = hurry
+        division.when_hurried(hurry)
         if not children:
             division.reclaim()
 
@@ -314,6 +318,11 @@ class NodeScope(Work):
         self._run.limit_acted(refusal.resource)
         if not self._aside:
             self._run.refused(self.path, refusal)
+
+    def cancel(self, keep: frozenset[str]) -> None:
+        """Cancels everything; whatever had ended something here is not why the run ends."""
+        super().cancel(keep)
+        self._run.forget(self.path)
 
     def on_close(self) -> None:
         """Tells whoever waits for the scope to end."""

@@ -172,6 +172,18 @@ def test_a_name_that_is_opened_twice_is_an_error() -> None:
         run(twice)
 
 
+def test_a_pool_that_cannot_be_opened_gives_its_share_back() -> None:
+    """The node may go on with the whole budget."""
+
+    async def twice(root: Candidate, scope: Scope) -> Branch:
+        await scope.run_together({"a": Sample(n=1)}, [root])
+        with pytest.raises(ValueError, match="opened twice"):
+            await scope.run_together({"a": Sample(n=1)}, [root])
+        return await scope.generate(root.branch, index=0, max_tokens=9)
+
+    assert run(twice, budget=Budget(tokens=50)).outcome.answer == "1"
+
+
 async def _nothing() -> AsyncGenerator[Candidate, None]:
     for _ in ():
         yield Candidate(branch=Branch(text="", token_ids=()))

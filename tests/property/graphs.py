@@ -1,10 +1,12 @@
 """Random strategies for property tests: what composes, in every way that it composes."""
 
+from collections.abc import Sequence
 from zlib import crc32
 
 from hypothesis import strategies as st
 
-from ttc import Budget, Candidate, Node, Tail, confidence
+from ttc import Budget, Candidate, Node, Problem, Score, Tail, confidence
+from ttc.ports import Scope
 from ttc.strategies import (
     Best,
     CannotBeOvertaken,
@@ -16,6 +18,7 @@ from ttc.strategies import (
     Vote,
 )
 from ttc.strategies.stopping import StopRule
+from ttc.streams import iterate
 from ttc.testing import ScriptedVerifier
 
 TAILS = st.sampled_from([None, None, Tail(cue=" The answer is", max_tokens=2)])
@@ -23,6 +26,22 @@ TAILS = st.sampled_from([None, None, Tail(cue=" The answer is", max_tokens=2)])
 
 def _score(candidate: Candidate) -> float | None:
     return {"1": 0.25, "2": 0.5, "3": None}.get(candidate.answer or "")
+
+
+class Judge(ScriptedVerifier):
+    """A verifier that asks the policy's model, by one call or by a vote of two at once."""
+
+    async def __call__(
+        self, problem: Problem, candidates: Sequence[Candidate], scope: Scope
+    ) -> tuple[Score, ...]:
+        """A score out of what the model says."""
+        if self.name.endswith("1"):
+            root = Candidate(branch=scope.root())
+            panel = (Sample(n=1, max_tokens=4) | Sample(n=1, max_tokens=3)) >> Vote()
+            said = [c.text async for c in scope.run(panel, iterate(root), name="panel")]
+        else:
+            said = [(await scope.generate(scope.root(), index=0, max_tokens=4)).text]
+        return (Score(value=len("".join(said)) % 4 / 4),) * len(candidates)
 
 
 RULES: st.SearchStrategy[StopRule] = st.sampled_from([Exhausted(), CannotBeOvertaken()])
@@ -48,9 +67,14 @@ def choosing(draw: st.DrawFn, many: st.SearchStrategy[Node]) -> Node:
     if kind == "vote":
         return graph >> Vote(stop=rule)
     name = f"score{crc32(repr(graph).encode())}"  # what is inside may carry another one
-    graph = graph >> Verify(
-        ScriptedVerifier(_score, name=name), ahead=draw(st.sampled_from([None, 1, 2]))
+    verifier = draw(st.sampled_from([ScriptedVerifier, ScriptedVerifier, Judge]))
+    scored = verifier(
+        _score,
+        name=name,
+        needs=draw(st.sampled_from(["each", "each", "all"])),
+        roles=frozenset({"policy"} if verifier is Judge else ()),
     )
+    graph = graph >> Verify(scored, ahead=draw(st.sampled_from([None, 1, 2])))
     return graph >> (Best(by=name) if kind == "best" else Vote(weighted=True, by=name, stop=rule))
 
 

@@ -269,6 +269,28 @@ def test_dividing_can_be_cancelled_while_it_waits() -> None:
     asyncio.run(give_up())
 
 
+def test_a_division_is_hurried_by_who_waits_for_what_it_holds() -> None:
+    """Also by one that had been waiting behind it, and before its parties could be told."""
+    account = Account(Budget(tokens=10))
+
+    async def wait() -> list[str]:
+        running = account.launch("a", need={"tokens": 10})
+        dividing = asyncio.ensure_future(account.divide("d", [frozenset({"tokens"})]))
+        await asyncio.sleep(0)
+        behind = account.launch("b", need={"tokens": 8})
+        waiting = asyncio.ensure_future(behind.admitted())
+        running.settle({"tokens": 1})
+        division = await dividing
+        told: list[str] = []
+        division.when_hurried(lambda: told.append("hurry"))
+        division.reclaim()
+        await waiting
+        behind.cancel()
+        return told
+
+    assert asyncio.run(wait()) == ["hurry"]
+
+
 def test_who_waits_is_asked_to_look_again_once_it_can_be_decided() -> None:
     """And a cancelled one lets the next move up."""
     account = Account(Budget(tokens=10))

@@ -1,0 +1,179 @@
+"""The settings of ttc, and where each of them comes from.
+
+An argument comes before the environment, the environment before the file, and the file before the
+default. The file is `config.toml` in the user's configuration folder, and may be missing:
+
+    home = "~/models-of-ttc"    # TTC_HOME: models, caches and runs
+    model = "smollm2-135m"      # TTC_MODEL: what the command line uses where no model is named
+    offline = false             # TTC_OFFLINE, HF_HUB_OFFLINE: nothing is fetched
+    hub = "https://..."         # HF_ENDPOINT: where models are fetched from
+
+The token of the hub, `HF_TOKEN`, is no setting: it is never kept, and never printed.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Generic, TypeVar
+from urllib.parse import urlsplit
+
+import platformdirs
+
+from ttc.errors import TTCError
+
+__all__ = [
+    "DEFAULT_MODEL",
+    "Setting",
+    "Settings",
+    "SettingsError",
+    "config_file",
+    "hub_token",
+    "settings",
+]
+
+DEFAULT_MODEL = "smollm2-135m"
+
+T = TypeVar("T")
+_VARIABLES = {
+    "home": ("TTC_HOME",),
+    "model": ("TTC_MODEL",),
+    "offline": ("TTC_OFFLINE", "HF_HUB_OFFLINE"),
+    "hub": ("HF_ENDPOINT",),
+}
+_KINDS: dict[str, type] = {"home": str, "model": str, "offline": bool, "hub": str}
+_NAMES_OF_KINDS = {str: "a text", bool: "true or false"}
+_TRUTHS = {"1": True, "true": True, "yes": True, "on": True}
+_TRUTHS |= {"0": False, "false": False, "no": False, "off": False}
+
+
+class SettingsError(TTCError):
+    """A setting that is unknown, or has a value that it cannot have."""
+
+
+@dataclass(frozen=True)
+class Setting(Generic[T]):
+    """A value, and who gave it."""
+
+    value: T
+    source: str
+    """`argument`, `environment NAME`, `file PATH` or `default`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What holds for this process, at this moment."""
+
+    home: Setting[Path]
+    """The folder of everything that ttc keeps."""
+    model: Setting[str]
+    """The model of the command line, where none is named."""
+    offline: Setting[bool]
+    """Whether fetching is forbidden."""
+    hub: Setting[str | None]
+    """The address of the hub; `None` is that of huggingface_hub."""
+
+
+def config_file() -> Path:
+    """Where the file of settings lies, or would lie."""
+    return Path(platformdirs.user_config_dir("ttc")) / "config.toml"
+
+
+def hub_token() -> str | None:
+    """The token for the hub; `None` leaves it to huggingface_hub, which may hold a saved one."""
+    return os.environ.get("HF_TOKEN") or None
+
+
+def settings(*, home: str | None = None, model: str | None = None) -> Settings:
+    """The settings, read anew.
+
+    Args:
+        home: comes before every other home.
+        model: comes before every other model.
+
+    Raises:
+        SettingsError: the file or a variable holds what no setting can be.
+    """
+    file = _read(config_file())
+    folder = _found("home", home, file) or Setting(platformdirs.user_cache_dir("ttc"), "default")
+    return Settings(
+        home=Setting(Path(os.path.expanduser(str(folder.value))), folder.source),
+        model=_text("model", model, file) or Setting(DEFAULT_MODEL, "default"),
+        offline=_switch("offline", file) or Setting(False, "default"),
+        hub=_address("hub", file) or Setting(None, "default"),
+    )
+
+
+def _found(key: str, argument: str | None, file: dict[str, object]) -> Setting[object] | None:
+    """The first value that there is, less the default. An empty variable is none."""
+    if argument is not None:
+        return Setting(argument, "argument")
+    for variable in _VARIABLES[key]:
+        if text := os.environ.get(variable):
+            return Setting(text, f"environment {variable}")
+    return Setting(file[key], f"file {config_file()}") if key in file else None
+
+
+def _text(key: str, argument: str | None, file: dict[str, object]) -> Setting[str] | None:
+    found = _found(key, argument, file)
+    return None if found is None else Setting(str(found.value), found.source)
+
+
+def _switch(key: str, file: dict[str, object]) -> Setting[bool] | None:
+    found = _found(key, None, file)
+    if found is None:
+        return None
+    value = _TRUTHS.get(str(found.value).strip().lower())
+    if value is None:
+        raise SettingsError(
+            f"{key} is {found.value!r} ({found.source}); set it to one of {', '.join(_TRUTHS)}"
+        )
+    return Setting(value, found.source)
+
+
+def _address(key: str, file: dict[str, object]) -> Setting[str | None] | None:
+    found = _found(key, None, file)
+    if found is None:
+        return None
+    address = str(found.value).strip().rstrip("/")
+    if not _is_address(address):
+        raise SettingsError(
+            f"{key} is {found.value!r} ({found.source}); set it to an address that begins with "
+            "https:// or http://"
+        )
+    return Setting(address, found.source)
+
+
+def _is_address(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+        _ = parts.port  # raises where it is no number
+    except ValueError:
+        return False
+    return parts.scheme in ("https", "http") and bool(parts.hostname) and not set(text) & set(" \t")
+
+
+def _read(path: Path) -> dict[str, object]:
+    """What the file of settings holds.
+
+    Raises:
+        SettingsError: it cannot be read, or a key or the type of a value is wrong.
+    """
+    try:
+        with path.open("rb") as file:
+            values: dict[str, object] = tomllib.load(file)
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise SettingsError(f"{path} cannot be read: {error.strerror}") from error
+    except ValueError as error:  # no TOML, or no UTF-8
+        raise SettingsError(f"{path} is no TOML file: {error}") from error
+    for key, value in values.items():
+        if key not in _KINDS:
+            raise SettingsError(f"{path}: {key!r} is no setting; known: {', '.join(_KINDS)}")
+        if type(value) is not _KINDS[key] or value == "":
+            kind = _NAMES_OF_KINDS[_KINDS[key]]
+            raise SettingsError(f"{path}: {key} is {value!r}; set it to {kind}, or take it out")
+    return values
