@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import AsyncGenerator
 
-from ttc.graph import Node, compile_graph
+from ttc.graph import Cost, Flow, Node, compile_graph
 from ttc.ports import Scope, Stream
 from ttc.types import Candidate
 
@@ -18,6 +18,14 @@ class NamedGraph(Node):
     @abstractmethod
     def expand(self) -> Node:
         """The graph that it stands for."""
+
+    def flow(self, given: Flow) -> Flow:
+        """What the graph gives."""
+        return compile_graph(self).flow(given)
+
+    def bound(self, given: Flow) -> Cost:
+        """The most that the graph can spend."""
+        return compile_graph(self).bound(given)
 
     def run(self, candidates: Stream[Candidate], scope: Scope) -> AsyncGenerator[Candidate, None]:
         """Runs the graph that it stands for."""

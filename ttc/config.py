@@ -82,7 +82,7 @@ def config_file() -> Path:
 
 
 def hub_token() -> str | None:
-    """The token for the hub; `None` leaves it to huggingface_hub, which may hold a saved one."""
+    """The token for the hub, where there is one; none that another program has saved is sent."""
     return os.environ.get("HF_TOKEN") or None
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import MISSING, Field, fields, is_dataclass
 from typing import Any
 
 from ttc.graph import Chain, Node, compile_graph, join, label
 
-__all__ = ["dot", "mermaid", "network"]
+__all__ = ["dot", "mermaid", "network", "written"]
 
 
 def network(graph: Node) -> Any:
@@ -66,11 +67,25 @@ def _add(network: Any, graph: Node, path: str, sources: list[str]) -> list[str]:
     return sources if isinstance(graph, Chain) else ends
 
 
+def written(value: Any) -> str:
+    """A node, or a part of one, with the parameters that are not its defaults."""
+    if isinstance(value, type) or not is_dataclass(value):
+        return repr(value)
+    told = [
+        f"{f.name}={written(getattr(value, f.name))}"
+        for f in fields(value)
+        if f.repr and getattr(value, f.name) != _default(f)
+    ]
+    return f"{type(value).__name__}({', '.join(told)})"
+
+
+def _default(f: Field[Any]) -> Any:
+    return f.default_factory() if f.default_factory is not MISSING else f.default
+
+
 def _describe(path: str, node: Node) -> str:
-    if node.children():
-        return path
-    text = repr(node)
-    return f"{path} {text[text.find('(') :]}" if "(" in text else path
+    parameters = "" if node.children() else written(node).partition("(")[2][:-1]
+    return f"{path} ({parameters})" if parameters else path
 
 
 def _escape(text: str) -> str:

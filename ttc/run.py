@@ -68,7 +68,7 @@ class Run:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._timer: Timer | None = None
         self._considered: dict[str, dict[Branch, Candidate]] = {}
-        self._refusals: dict[str, str] = {}
+        self._refusals: dict[str, BudgetExceeded] = {}
         self._decisions: dict[str, str] = {}
 
     @property
@@ -183,13 +183,13 @@ class Run:
         self.on_overdue()
 
     @property
-    def limit(self) -> str | None:
-        """The resource whose limit ended something; of several, the most downstream one."""
+    def refusal(self) -> BudgetExceeded | None:
+        """What a limit ended something with; of several, the most downstream one."""
         return self._refusals[max(self._refusals, key=in_order)] if self._refusals else None
 
     def refused(self, path: str, refusal: BudgetExceeded) -> None:
         """Notes that a limit ended something."""
-        self._refusals.setdefault(path, refusal.resource)
+        self._refusals.setdefault(path, refusal)
 
     def forget(self, path: str) -> None:
         """Takes back why a node ended, since a stop downstream overtook it."""

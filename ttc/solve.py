@@ -296,6 +296,7 @@ def _outcome(run: Run, chosen: Sequence[Candidate], error: TTCError | None) -> O
         usage_by_role=MappingProxyType(dict(run.usage_by_role)),
         trace=run.journal.trace(),
         stopped_by=_stopped_by(run, valid, error),
+        refusal=run.refusal,
         timing_dependent=tuple(run.timing),
         seed=run.seed,
         numerics=MappingProxyType({role: e.numerics for role, e in run.engines.items()}),
@@ -307,8 +308,8 @@ def _outcome(run: Run, chosen: Sequence[Candidate], error: TTCError | None) -> O
 def _stopped_by(run: Run, candidate: Candidate | None, error: TTCError | None) -> str:
     if error is not None:
         return "error"
-    if run.limit is not None:
-        return run.limit
+    if run.refusal is not None:
+        return run.refusal.resource
     last = reversed(run.decisions)
     if candidate is None:
         return next((rule for rule in last if rule in _FRUITLESS), _FRUITLESS[0])

@@ -8,7 +8,10 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from ttc.errors import BudgetExceeded
 
 __all__ = [
     "UNFILTERED",
@@ -360,6 +363,8 @@ class Outcome:
     stopped_by: str
     """`completed`; a stop rule; a limit (`tokens`, `calls`, `verifier_calls`, `seconds`);
     `cancelled`; `no_valid_answer`; `no_finite_score`; `error`."""
+    refusal: BudgetExceeded | None = None
+    """What the limit in `stopped_by` refused: what it needed, and what was left."""
     timing_dependent: tuple[str, ...] = ()
     """What makes the result depend on timing; empty when a second run must give the same."""
     seed: int

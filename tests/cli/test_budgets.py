@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from collections.abc import Callable
 from dataclasses import asdict
@@ -89,7 +90,7 @@ def test_a_refused_call_says_the_least_that_it_needs(
     engine = use_engine(FakeEngine("The answer is 4."))
     arguments = ("solve", "What is 2 + 2?", "--strategy", strategy, "--budget")
     refused = run_ttc(*arguments, "tokens=3")
-    needed = int(refused.stderr.rpartition("=")[2])
+    needed = int(re.findall(r"at least (\d+)", refused.stderr)[0])
 
     below = run_ttc(*arguments, f"tokens={needed - 1}")
     calls_below = engine.calls

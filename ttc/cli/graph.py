@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import MISSING, Field, fields, is_dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from ttc.cli.terminal import Fault, counted, say, show, table
+from ttc.drawing import written
 from ttc.graph import Cost, Flow, Node, compile_graph
 from ttc.text_form import parse
 
@@ -51,22 +51,7 @@ def _flow(flow: Flow) -> str:
 
 def _described(node: Node) -> str:
     """A node with the parameters that are not its defaults; what is inside has rows of its own."""
-    return node.name if node.children() else _written(node)
-
-
-def _written(value: Any) -> str:
-    if isinstance(value, type) or not is_dataclass(value):
-        return repr(value)
-    told = [
-        f"{f.name}={_written(getattr(value, f.name))}"
-        for f in fields(value)
-        if f.repr and getattr(value, f.name) != _default(f)
-    ]
-    return f"{type(value).__name__}({', '.join(told)})"
-
-
-def _default(f: Field[Any]) -> Any:
-    return f.default_factory() if f.default_factory is not MISSING else f.default
+    return node.name if node.children() else written(node)
 
 
 def _worst_case(cost: Cost) -> str:

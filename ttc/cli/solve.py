@@ -52,7 +52,7 @@ def solve(
         seed = secrets.randbits(32)  # few enough bits for every reader of JSON
     with engine_of(model) as engine, watching(limits.tokens) as watch:
         outcome = solve_problem(problem, graph, model=engine, budget=limits, seed=seed, watch=watch)
-        fault = shortage(outcome, graph, engine, limits) or failure(outcome)
+        fault = shortage(outcome) or failure(outcome)
     if json:
         say(as_json(outcome))
     elif fault is None:
