@@ -9,6 +9,7 @@ from ttc.errors import (
     GraphError,
     ModelFileError,
     NodeError,
+    SettingsError,
     TTCError,
     VerifierError,
 )
@@ -31,6 +32,7 @@ __all__ = [
     "Problem",
     "Sampling",
     "Score",
+    "SettingsError",
     "TTCError",
     "Tail",
     "Usage",

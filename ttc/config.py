@@ -22,13 +22,12 @@ from urllib.parse import urlsplit
 
 import platformdirs
 
-from ttc.errors import TTCError
+from ttc.errors import SettingsError
 
 __all__ = [
     "DEFAULT_MODEL",
     "Setting",
     "Settings",
-    "SettingsError",
     "config_file",
     "hub_token",
     "settings",
@@ -47,10 +46,6 @@ _KINDS: dict[str, type] = {"home": str, "model": str, "offline": bool, "hub": st
 _NAMES_OF_KINDS = {str: "a text", bool: "true or false"}
 _TRUTHS = {"1": True, "true": True, "yes": True, "on": True}
 _TRUTHS |= {"0": False, "false": False, "no": False, "off": False}
-
-
-class SettingsError(TTCError):
-    """A setting that is unknown, or has a value that it cannot have."""
 
 
 @dataclass(frozen=True)
@@ -82,8 +77,15 @@ def config_file() -> Path:
 
 
 def hub_token() -> str | None:
-    """The token for the hub, where there is one; none that another program has saved is sent."""
-    return os.environ.get("HF_TOKEN") or None
+    """The token for the hub, where there is one; none that another program has saved is sent.
+
+    Raises:
+        SettingsError: it cannot be one.
+    """
+    token = os.environ.get("HF_TOKEN", "").strip()
+    if not (token.isascii() and token.isprintable()):
+        raise SettingsError("HF_TOKEN holds characters that no token has; set it anew, or unset it")
+    return token or None
 
 
 def settings(*, home: str | None = None, model: str | None = None) -> Settings:

@@ -7,7 +7,8 @@
     │   ├── ContextOverflow
     │   └── ModelFileError
     ├── VerifierError
-    └── NodeError
+    ├── NodeError
+    └── SettingsError
 
 A message says what was wrong, with the value, and then what to do.
 """
@@ -27,6 +28,7 @@ __all__ = [
     "GraphError",
     "ModelFileError",
     "NodeError",
+    "SettingsError",
     "TTCError",
     "VerifierError",
 ]
@@ -95,3 +97,7 @@ class NodeError(TTCError):
         """What had been reached until then: candidates, usage and trace."""
         super().__init__(f"{path}: {type(cause).__name__}: {cause}")
         self.__cause__ = cause
+
+
+class SettingsError(TTCError):
+    """A setting that is unknown, or has a value that it cannot have."""

@@ -8,7 +8,8 @@ from pathlib import Path
 import platformdirs
 import pytest
 
-from ttc.config import DEFAULT_MODEL, Setting, SettingsError, hub_token, settings
+from ttc.config import DEFAULT_MODEL, Setting, hub_token, settings
+from ttc.errors import SettingsError
 
 VARIABLES = ("TTC_HOME", "TTC_MODEL", "TTC_OFFLINE", "HF_HUB_OFFLINE", "HF_ENDPOINT", "HF_TOKEN")
 
@@ -101,6 +102,18 @@ def test_a_wrong_variable_is_refused_by_name(
 
     with pytest.raises(SettingsError, match=message):
         settings()
+
+
+def test_a_token_is_never_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither a good one nor a bad one."""
+    monkeypatch.setenv("HF_TOKEN", " hf_good\n")
+    assert hub_token() == "hf_good"
+    assert "hf_good" not in repr(settings())
+
+    monkeypatch.setenv("HF_TOKEN", "hf_b\nd")
+    with pytest.raises(SettingsError, match="HF_TOKEN holds characters") as caught:
+        hub_token()
+    assert "hf_b" not in str(caught.value)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="folders cannot be opened elsewhere either")

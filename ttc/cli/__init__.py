@@ -1,4 +1,4 @@
-"""The command line of ttc: `ttc solve`, `graph`, `doctor`, `pull` and `demo`."""
+"""The command line of ttc: `ttc solve`, `graph`, `demo`, `pull`, `models`, `config`, `doctor`."""
 
 from __future__ import annotations
 

@@ -12,20 +12,23 @@ from __future__ import annotations
 import io
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import Annotated
 
 import typer
 from typer.main import get_command
 
+from ttc.cli.config import config
 from ttc.cli.demo import demo
 from ttc.cli.doctor import doctor
+from ttc.cli.engines import default_model
 from ttc.cli.graph import graph
+from ttc.cli.models import models
 from ttc.cli.pull import pull
 from ttc.cli.solve import solve
 from ttc.cli.terminal import Fault, complain, say
-from ttc.errors import NodeError, TTCError
+from ttc.errors import NodeError, SettingsError, TTCError
 from ttc.registry import DISTRIBUTION
 
 __all__ = ["app", "run"]
@@ -38,7 +41,7 @@ app = typer.Typer(
     add_completion=False,
     help="Turns extra inference into better answers, under a budget that it never exceeds.",
 )
-for _command in (solve, graph, doctor, pull, demo):
+for _command in (solve, graph, doctor, pull, models, config, demo):
     app.command()(_command)
 
 
@@ -87,8 +90,9 @@ def run(arguments: Sequence[str]) -> int:
 
 def _invoke(arguments: Sequence[str]) -> int:
     command = get_command(app)
+    defaults = {name: {"model": _model()} for name in _commands()}
     try:
-        with command.make_context("ttc", list(arguments)) as context:
+        with command.make_context("ttc", list(arguments), default_map=defaults) as context:
             command.invoke(context)
     except typer.Exit as leave:
         return leave.exit_code
@@ -98,9 +102,20 @@ def _invoke(arguments: Sequence[str]) -> int:
     return 0
 
 
+def _model() -> str | Callable[[], str]:
+    """The default of every command that takes a model; a fault is told where it is used."""
+    try:
+        return default_model()
+    except SettingsError:
+        return default_model
+
+
 def _command_of(arguments: Sequence[str]) -> str:
-    known = {command.callback.__name__ for command in app.registered_commands if command.callback}
-    return f"{arguments[0]} " if arguments[0] in known else ""
+    return f"{arguments[0]} " if arguments[0] in _commands() else ""
+
+
+def _commands() -> list[str]:
+    return [command.callback.__name__ for command in app.registered_commands if command.callback]
 
 
 def _drop_output() -> None:

@@ -13,6 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from ttc.cli.models import where
 from ttc.cli.terminal import one_line, show, table
 from ttc.registry import DISTRIBUTION, install_hint, room
 
@@ -147,10 +148,4 @@ def _is_installed(distribution: str) -> bool:
 
 
 def _models() -> dict[str, str]:
-    models: Any = room("engine.local.models")
-    return {name: _where(models, name) for name in models.MODELS}
-
-
-def _where(models: Any, name: str) -> str:
-    path = models.models_folder() / models.MODELS[name].file
-    return f"{path}" if path.is_file() else f"not on disk; `ttc pull {name}`"
+    return {entry.name: where(entry) for entry in room("engine.local.catalog").catalog()}

@@ -7,11 +7,19 @@ from contextlib import contextmanager
 
 from ttc import registry
 from ttc.cli.terminal import Fault, status
+from ttc.config import DEFAULT_MODEL, settings
 from ttc.ports import Engine
 
-__all__ = ["DEFAULT_MODEL", "engine_of"]
+__all__ = ["DEFAULT_MODEL", "default_model", "engine_of"]
 
-DEFAULT_MODEL = "smollm2-135m"
+
+def default_model() -> str:
+    """The model of a command that names none.
+
+    Raises:
+        SettingsError: the settings cannot be read.
+    """
+    return settings().model.value
 
 
 @contextmanager

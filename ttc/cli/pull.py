@@ -1,7 +1,8 @@
-"""`ttc pull`: fetches the weights of a built-in model."""
+"""`ttc pull`: fetches a model, or takes one in that lies on this machine."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -14,13 +15,18 @@ from ttc.registry import room
 
 __all__ = ["pull"]
 
+_WHAT = (
+    "A built-in model; a model of the hub, as org/name, org/name@REVISION or org/name:FILE.gguf; "
+    "or the path of a GGUF file or of a model's folder."
+)
+
 
 def pull(
-    name: Annotated[str, typer.Argument(help="A built-in model.", show_default=False)],
+    what: Annotated[str, typer.Argument(help=_WHAT, metavar="WHAT", show_default=False)],
 ) -> None:
-    """Fetch the weights of a built-in model and print their path."""
+    """Fetch a model and print its path."""
     models: Any = room("engine.local.models")
-    was_there = _is_there(models, name)
+    before = _place_of(models, what)
     columns = (SpinnerColumn("line"), TextColumn("{task.description}"), BarColumn())
     with Progress(
         *columns,
@@ -37,20 +43,17 @@ def pull(
             bars.update(stages[stage], completed=done, total=total)
 
         try:
-            path = models.pull(name, progress=progress)
+            path = models.pull(what, progress=progress)
         except OSError as error:
             where = error.filename or models.models_folder()
-            raise Fault(f"{name} cannot be stored: {where}: {error.strerror}") from error
-    if was_there:
-        note(f"{name} was there already")
+            raise Fault(f"{what} cannot be stored: {where}: {error.strerror}") from error
+    if path == before:
+        note(f"{what} was there already")
     say(str(path))
 
 
-def _is_there(models: Any, name: str) -> bool:
-    if name not in models.MODELS:
-        return False
+def _place_of(models: Any, what: str) -> Path | None:
     try:
-        models.find(name)
+        return Path(models.find(what))
     except ModelFileError:
-        return False
-    return True
+        return None
