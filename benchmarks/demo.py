@@ -17,9 +17,9 @@ from ttc.ports import Engine, Scope, Stream
 from ttc.registry import load_engine
 from ttc.solve import solve_many
 from ttc.strategies import Best, Greedy, Sample, Verify, Vote
-from ttc.types import Candidate, Event, Outcome
+from ttc.types import Budget, Candidate, Event, Outcome
 
-__all__ = ["Progress", "Row", "run_demo"]
+__all__ = ["BUDGET", "Progress", "Row", "run_demo"]
 
 
 class Progress(NamedTuple):
@@ -40,6 +40,8 @@ class Row:
     num_problems: int
     tokens: int
     """Of all problems together. An oracle's are those of the samples that it chooses among."""
+    most_tokens: int
+    """Of the problem that took the most; never above its budget."""
     oracle: bool
     """Whether right answers helped to choose: then it is a bound, and no result."""
 
@@ -76,12 +78,17 @@ class Recorded(Node):
             yield candidate
 
 
+BUDGET = Budget(tokens=1_000)
+"""What one problem may spend: less than sixteen answers of the greatest length would."""
+
+
 def run_demo(
     model: str | Engine,
     *,
     num_problems: int = 24,
     n: int = 16,
     max_tokens: int = 96,
+    budget: Budget = BUDGET,
     seed: int = 0,
     progress: Callable[[Progress], None] = lambda _: None,
 ) -> tuple[Row, ...]:
@@ -96,6 +103,7 @@ def run_demo(
         num_problems: how many different questions.
         n: samples of each problem.
         max_tokens: of one answer, for every row alike.
+        budget: what each problem may spend, for every row alike.
         seed: seeds questions and samples.
         progress: is told of every candidate, from the run's own thread.
     """
@@ -104,7 +112,9 @@ def run_demo(
 
     def run(name: str, strategy: Node, per_problem: int) -> list[Outcome]:
         watch = _Watch(name, num_problems * per_problem, progress)
-        return solve_many(task.problems, strategy, model=engine, seed=seed, watch=watch)
+        return solve_many(
+            task.problems, strategy, model=engine, per_problem=budget, seed=seed, watch=watch
+        )
 
     greedy, vote = "greedy", f"self-consistency, n={n}"
     oracle = f"best of the same {n}, by oracle"
@@ -113,9 +123,9 @@ def run_demo(
     recorded = Recorded({outcome.problem.id: outcome.candidates for outcome in voted})
     best = run(oracle, recorded >> Verify(Oracle.of(task)) >> Best(by="oracle"), n)
     return (
-        _row(greedy, task, alone, _tokens(alone)),
-        _row(vote, task, voted, _tokens(voted)),
-        _row(oracle, task, best, _tokens(voted)),
+        _row(greedy, task, alone, alone),
+        _row(vote, task, voted, voted),
+        _row(oracle, task, best, voted),
     )
 
 
@@ -132,11 +142,8 @@ class _Watch:
             self._progress(Progress(self._row, self._done, self._total))
 
 
-def _tokens(outcomes: Sequence[Outcome]) -> int:
-    return sum(outcome.usage.tokens for outcome in outcomes)
-
-
-def _row(name: str, task: Task, outcomes: Sequence[Outcome], tokens: int) -> Row:
+def _row(name: str, task: Task, outcomes: Sequence[Outcome], paid: Sequence[Outcome]) -> Row:
+    tokens = [outcome.usage.tokens for outcome in paid]
     grades = [
         task.grader(reference, outcome.candidate).value
         for (_, reference), outcome in zip(task.items, outcomes, strict=True)
@@ -146,6 +153,7 @@ def _row(name: str, task: Task, outcomes: Sequence[Outcome], tokens: int) -> Row
         name=name,
         num_correct=sum(grade == 1.0 for grade in grades),
         num_problems=len(outcomes),
-        tokens=tokens,
+        tokens=sum(tokens),
+        most_tokens=max(tokens),
         oracle=any(outcome.oracle for outcome in outcomes),
     )

@@ -5,6 +5,7 @@ import re
 from ttc.benchmarks.demo import Progress, Row, run_demo
 from ttc.ports import Request
 from ttc.testing import FakeEngine
+from ttc.types import Budget
 
 
 def _engine() -> FakeEngine:
@@ -51,9 +52,16 @@ def test_the_oracle_chooses_among_the_samples_of_the_vote() -> None:
     assert rows[0].tokens < rows[1].tokens
 
 
+def test_no_problem_spends_more_than_its_budget() -> None:
+    """Where that is less than the samples could take, some are refused, and none is overrun."""
+    rows = run_demo(_engine(), num_problems=5, n=8, budget=Budget(tokens=110), seed=1)
+
+    assert all(row.most_tokens <= 110 for row in rows)
+
+
 def test_a_row_knows_its_accuracy_and_interval() -> None:
     """Wilson, over problems."""
-    row = Row(name="greedy", num_correct=5, num_problems=10, tokens=7, oracle=False)
+    row = Row(name="greedy", num_correct=5, num_problems=10, tokens=7, most_tokens=7, oracle=False)
 
     assert row.accuracy == 0.5
     assert row.interval.low < 0.5 < row.interval.high

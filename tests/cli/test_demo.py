@@ -29,7 +29,8 @@ def test_the_demo_sets_the_oracle_apart(run_ttc: Cli, use_engine: Use) -> None:
     assert lines[4].startswith("best of the same 2, by oracle ")
     assert lines[4].endswith("upper bound")
     assert lines[6] == "The upper bound is no result: it chooses by the right answers."
-    assert "cores, 3 problems, seed 0" in lines[8]
+    assert lines[8].startswith("Each problem may spend tokens=1000; the most that one took: ")
+    assert "cores, 3 problems, seed 0" in lines[9]
 
 
 def test_the_demo_writes_a_result_file(run_ttc: Cli, use_engine: Use, tmp_path: Path) -> None:
@@ -41,6 +42,8 @@ def test_the_demo_writes_a_result_file(run_ttc: Cli, use_engine: Use, tmp_path: 
 
     result = json.loads(path.read_text())
     assert done.returncode == 0
-    assert result["command"] == ("ttc demo --seed=0 --problems=3 --samples=2 --model=smollm2-135m")
+    assert result["command"] == (
+        "ttc demo --seed=0 --problems=3 --samples=2 --budget=tokens=1000 --model=smollm2-135m"
+    )
     assert [row["oracle"] for row in result["rows"]] == [False, False, True]
     assert result["rows"][0]["num_problems"] == 3

@@ -13,6 +13,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
 
+from ttc.cli.budgets import parse_budget
 from ttc.cli.engines import DEFAULT_MODEL, engine_of
 from ttc.cli.terminal import Fault, counted, is_live, say, show, table
 from ttc.registry import room
@@ -25,6 +26,9 @@ _HEADINGS = ("strategy", "accuracy", "95 % interval", "tokens", "tokens/problem"
 def demo(
     problems: Annotated[int, typer.Option(min=1, help="How many questions.")] = 24,
     samples: Annotated[int, typer.Option(min=1, help="Samples of each question.")] = 16,
+    budget: Annotated[
+        str, typer.Option(help="What each question may spend.", metavar="LIMITS")
+    ] = "tokens=1000",
     seed: Annotated[int, typer.Option(help="Seeds questions and samples.")] = 0,
     model: Annotated[
         str, typer.Option(help="A built-in name, or a path to a GGUF file.")
@@ -34,21 +38,29 @@ def demo(
     ] = None,
 ) -> None:
     """Measure what a vote gains over one greedy answer."""
+    limits = parse_budget(budget)
     if json is not None:
         _check_target(json)
     _check_task(problems, seed)
     with engine_of(model) as engine, _bars() as progress:
         started = time.monotonic()
         rows: Sequence[Any] = room("benchmarks.demo").run_demo(
-            engine, num_problems=problems, n=samples, seed=seed, progress=progress
+            engine, num_problems=problems, n=samples, budget=limits, seed=seed, progress=progress
         )
         seconds = time.monotonic() - started
     _show(rows)
     machine = room("benchmarks.results").machine()
     device = f"{machine['cpu']}, {machine['cores']} cores"
-    say(f"\n{model} on {device}, {counted(problems, 'problem')}, seed {seed}, {seconds:.0f} s")
+    most = max(row.most_tokens for row in rows)
+    say(f"\nEach problem may spend {budget}; the most that one took: {counted(most, 'token')}.")
+    say(f"{model} on {device}, {counted(problems, 'problem')}, seed {seed}, {seconds:.0f} s")
     if json is not None:
-        _write(json, rows, {"problems": problems, "samples": samples, "model": model}, seed)
+        _write(
+            json,
+            rows,
+            {"problems": problems, "samples": samples, "budget": budget, "model": model},
+            seed,
+        )
 
 
 def _check_target(path: Path) -> None:
@@ -123,6 +135,7 @@ def _write(path: Path, rows: Sequence[Any], options: dict[str, Any], seed: int) 
             "ci95_low": row.interval.low,
             "ci95_high": row.interval.high,
             "tokens": row.tokens,
+            "most_tokens": row.most_tokens,
         }
         for row in rows
     ]
