@@ -1,0 +1,1 @@
+"""Engines: adapters to what extends branches. Importing this loads none of them."""

@@ -1,0 +1,172 @@
+"""The forward pass of every supported family, a decoder after Llama (arXiv 2302.13971).
+
+What sets the families apart is data: see `config`. Every row of a step is a token at a position of
+a sequence; decoding and prefill differ in nothing but how many rows a sequence has. Each result
+depends on its own sequence alone, to the bit: see `linear` and `attention`; norms, rotations and
+activations work row by row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+
+from ttc.engine.local.attention import CHUNK, Attention, Span
+from ttc.engine.local.config import ModelConfig
+from ttc.engine.local.kv import KVPool
+from ttc.engine.local.linear import Linear, LinearFactory
+from ttc.engine.local.rope import Rotation
+from ttc.engine.local.stored import Rows, Staging, Weights, stacked
+
+__all__ = ["Llama"]
+
+
+@dataclass(frozen=True)
+class _Layer:
+    attention_norm: torch.Tensor
+    qkv: Linear
+    qk_norm: torch.Tensor | None
+    """(H + K, head_dim)"""
+    is_rotated: bool
+    window: int | None
+    output: Linear
+    feed_forward_norm: torch.Tensor
+    gate_up: Linear
+    down: Linear
+
+
+class Llama:
+    """A model, ready to compute.
+
+    Args:
+        config: what it is made of.
+        weights: its tensors. The rows of the embedding are read from them when they are needed; all
+            else is read once.
+        dtype: the type of weights and products; everything else is float32.
+        progress: is told how many of how many layers are loaded.
+    """
+
+    def __init__(
+        self,
+        config: ModelConfig,
+        weights: Weights,
+        dtype: torch.dtype,
+        progress: Callable[[int, int], None] = lambda done, total: None,
+    ) -> None:
+        self.config = config
+        make = LinearFactory(dtype)
+        self._embedding = weights["token_embd.weight"]  # (vocab, hidden)
+        self._norm = stacked([weights["output_norm.weight"]], torch.float32)
+        # The head is the largest matrix, so it comes first, while there is nothing else yet.
+        head = self._embedding if config.tied else weights["output.weight"]
+        self._head = make(stacked([head], dtype))
+        self._layers: list[_Layer] = []
+        staging = Staging()
+
+        def linear(matrices: Sequence[Rows]) -> Linear:
+            return make(stacked(matrices, dtype, staging))
+
+        for i in range(config.num_layers):
+            progress(i, config.num_layers)
+            prefix = f"blk.{i}."
+            block = {n.removeprefix(prefix): r for n, r in weights.items() if n.startswith(prefix)}
+            self._layers.append(_layer(config, i, block, linear))
+        progress(config.num_layers, config.num_layers)
+        self._windows = {layer.window for layer in self._layers}
+        self._group_rows = Attention.probe(
+            num_kv_heads=config.num_kv_heads, group=config.group, head_dim=config.head_dim
+        )
+        self._rotation = Rotation(config.rope, config.head_dim)
+        self.numerics = (
+            f"{str(dtype).removeprefix('torch.')} linear={'+'.join(make.names)} "
+            f"attention={CHUNK}/{self._group_rows}"
+        )
+        """The types and kernels that decide the bits of a result."""
+
+    def attention(self, spans: Sequence[Span], window: int | None = None) -> Attention:
+        """The plan of one step's attention, in layers of one window."""
+        return Attention(
+            spans,
+            num_kv_heads=self.config.num_kv_heads,
+            group=self.config.group,
+            head_dim=self.config.head_dim,
+            group_rows=self._group_rows,
+            window=window,
+        )
+
+    def forward(
+        self, token_ids: torch.Tensor, spans: Sequence[Span], pool: KVPool, wanted: torch.Tensor
+    ) -> torch.Tensor:
+        """Computes a step: writes its keys and values, and returns logits.
+
+        Args:
+            token_ids: (rows,) the tokens of all spans, one after another.
+            spans: where they stand.
+            pool: keys and values, those of earlier positions computed.
+            wanted: (n,) the rows whose logits are wanted.
+
+        Returns:
+            (n, vocab)
+        """
+        config = self.config
+        plans = {window: self.attention(spans, window) for window in self._windows}
+        turn = self._rotation(next(iter(plans.values())).positions)
+        scale = config.head_dim**-0.5
+        num_queries, num_turned = config.num_heads, config.num_heads + config.num_kv_heads
+        x = self._embedding[token_ids]  # (rows, hidden)
+        for layer, keys, values in zip(self._layers, pool.keys, pool.values, strict=True):
+            attention = plans[layer.window]
+            qkv = layer.qkv(self._normalise(x, layer.attention_norm))
+            heads = qkv.view(len(x), -1, config.head_dim)  # (rows, H + 2 K, head_dim)
+            turned = heads[:, :num_turned]
+            if layer.qk_norm is not None:
+                turned = F.rms_norm(turned, (config.head_dim,), None, config.norm_eps)
+                turned = turned * layer.qk_norm
+            if layer.is_rotated:
+                turned = turn(turned)
+            attention.write(turned[:, num_queries:], heads[:, num_turned:], keys, values)
+            x = x + layer.output(attention(turned[:, :num_queries] * scale, keys, values))
+            gate, up = layer.gate_up(self._normalise(x, layer.feed_forward_norm)).chunk(2, dim=-1)
+            x = x + layer.down(F.silu(gate) * up)
+        return self._head(self._normalise(x[wanted], self._norm))
+
+    def _normalise(self, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        return F.rms_norm(x, weight.shape, weight, self.config.norm_eps)
+
+
+def _layer(
+    config: ModelConfig, layer: int, block: Weights, make: Callable[[Sequence[Rows]], Linear]
+) -> _Layer:
+    def vector(name: str) -> torch.Tensor:
+        return stacked([block[name]], torch.float32)
+
+    def linear(*names: str) -> Linear:
+        matrices = [block[f"{name}.weight"] for name in names]
+        product = make(matrices)
+        if config.biases.isdisjoint(names):
+            return product
+        bias = torch.cat(
+            [
+                vector(f"{name}.bias") if name in config.biases else torch.zeros(matrix.shape[0])
+                for name, matrix in zip(names, matrices, strict=True)
+            ]
+        )
+        return lambda x: product(x).add_(bias)
+
+    norms = [(config.num_heads, "attn_q_norm"), (config.num_kv_heads, "attn_k_norm")]
+    return _Layer(
+        attention_norm=vector("attn_norm.weight"),
+        qkv=linear("attn_q", "attn_k", "attn_v"),
+        qk_norm=torch.cat([vector(f"{name}.weight").expand(n, -1) for n, name in norms])
+        if config.qk_norm
+        else None,
+        is_rotated=layer not in config.unrotated,
+        window=config.window_of(layer),
+        output=linear("attn_output"),
+        feed_forward_norm=vector("ffn_norm.weight"),
+        gate_up=linear("ffn_gate", "ffn_up"),
+        down=linear("ffn_down"),
+    )

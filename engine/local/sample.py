@@ -1,0 +1,193 @@
+"""Draws tokens from logits, with noise that is a function of (seed, position, token) alone.
+
+The draw is Gumbel-max (Gumbel 1954; Maddison et al. 2014, arXiv 1411.0030) in two levels: the token
+with the greatest log probability plus Gumbel noise has the wanted distribution, and the greatest of
+a block is itself the block's log probability mass plus Gumbel noise. So a block of 64 tokens is
+drawn first and then a token of that block: the distribution is the same, and noise is computed for
+a thousand numbers of a row in place of fifty thousand. Noise comes from a counter-based hash
+(splitmix64: Steele, Lea and Flood 2014), never from a generator with a state.
+
+Rows are independent: what is drawn in one depends on no other.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import torch
+import torch.nn.functional as F
+
+from ttc.types import Sampling
+
+__all__ = ["Draw", "Drawn", "draw_tokens"]
+
+_BLOCK = 64
+_NUCLEUS = 1024  # most nuclei are smaller; a larger one costs its row a full sort
+_GOLDEN = 0x9E3779B97F4A7C15
+_MIX = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
+_MASK = (1 << 64) - 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Draw:
+    """How one row's token is drawn."""
+
+    sampling: Sampling
+    seed: int
+    position: int
+    """Tokens that come before, in the whole sequence."""
+
+
+class Drawn(NamedTuple):
+    """What was drawn."""
+
+    token_ids: list[int]
+    logprobs: list[float]
+    """Natural log probabilities of the tokens, before temperature and filters."""
+
+
+def draw_tokens(logits: torch.Tensor, draws: Sequence[Draw]) -> Drawn:
+    """Draws one token for each row.
+
+    Filters apply in the order top_k, top_p (of what top_k left), min_p, all after temperature;
+    tokens that tie with the last one kept are kept. Greedy rows take the lowest id among equals.
+
+    Args:
+        logits: (rows, vocab), finite.
+        draws: one for each row.
+    """
+    peaks = logits.amax(-1, keepdim=True)
+    if not bool(torch.isfinite(peaks).all()):
+        raise ArithmeticError("the model's logits are not finite")
+    shifted = logits - peaks
+    if missing := -logits.shape[1] % _BLOCK:
+        shifted = F.pad(shifted, (0, missing), value=-torch.inf)
+    masses = _block_masses(shifted)  # (rows, blocks)
+    tokens = torch.empty(len(draws), dtype=torch.int64)
+    kinds = [_kind(draw.sampling) for draw in draws]
+    greedy, plain, filtered = (
+        [row for row, kind in enumerate(kinds) if kind == wanted]
+        for wanted in ("greedy", "plain", "filtered")
+    )
+    if greedy:
+        tokens[greedy] = logits[greedy].argmax(-1)  # the first of equals, as documented
+    if plain:
+        tokens[plain] = _race(shifted, plain, masses[plain], [draws[row] for row in plain])
+    if filtered:
+        chosen = [draws[row] for row in filtered]
+        scaled = _filtered(shifted[filtered], [draw.sampling for draw in chosen])
+        tokens[filtered] = _race(scaled, range(len(chosen)), _block_masses(scaled), chosen)
+    chosen_logits = shifted.gather(1, tokens[:, None])[:, 0]
+    logprobs = chosen_logits - masses.double().sum(-1).log()
+    return Drawn(tokens.tolist(), logprobs.tolist())
+
+
+def _kind(sampling: Sampling) -> Literal["greedy", "plain", "filtered"]:
+    """Whether noise is needed, and whether the raw distribution itself is drawn from."""
+    if sampling.temperature == 0:
+        return "greedy"
+    return "plain" if sampling == Sampling(temperature=1.0) else "filtered"
+
+
+def _block_masses(shifted: torch.Tensor) -> torch.Tensor:
+    """Sums of exp over blocks of `_BLOCK` tokens. (rows, padded vocab) to (rows, blocks)."""
+    return shifted.exp().view(len(shifted), -1, _BLOCK).sum(-1)
+
+
+def _race(
+    weights: torch.Tensor, rows: Sequence[int], masses: torch.Tensor, draws: Sequence[Draw]
+) -> torch.Tensor:
+    """A token for each draw.
+
+    Args:
+        weights: (n, padded vocab) log weights.
+        rows: which of its rows each draw is from.
+        masses: (draws, blocks) the sums of those rows' weights.
+        draws: the keys of the noise.
+    """
+    keys = torch.tensor([_row_key(draw) for draw in draws])[:, None]  # (draws, 1)
+    # Blocks count backwards from -1 and tokens forwards from 0, so that no noise is used twice.
+    noise = _gumbel(keys, -1 - torch.arange(masses.shape[1]))
+    blocks = (masses.double().log() + noise).argmax(-1)  # (draws,)
+    ids = blocks[:, None] * _BLOCK + torch.arange(_BLOCK)  # (draws, _BLOCK)
+    within = weights[torch.tensor(rows)[:, None], ids].double() + _gumbel(keys, ids)
+    return ids.gather(1, within.argmax(-1, keepdim=True))[:, 0]
+
+
+def _filtered(shifted: torch.Tensor, samplings: Sequence[Sampling]) -> torch.Tensor:
+    """Log weights after temperature, -inf where a filter drops a token. The largest is 0."""
+    # Float32 holds no temperature below 1e-38, and from 1e-30 on only the largest logits survive.
+    temperatures = torch.tensor([max(s.temperature, 1e-30) for s in samplings])
+    scaled = shifted / temperatures[:, None]
+    ranks = {row: s.top_k for row, s in enumerate(samplings) if s.top_k is not None}
+    if ranks:
+        index = torch.tensor(list(ranks))
+        k = torch.tensor(list(ranks.values())).clamp(max=scaled.shape[1])
+        best = scaled[index].topk(int(k.max())).values
+        _keep(scaled, index, best.gather(1, k[:, None] - 1))
+    shares = {
+        row: s.top_p for row, s in enumerate(samplings) if s.top_p is not None and s.top_p < 1
+    }
+    if shares:
+        index = torch.tensor(list(shares))
+        share = torch.tensor(list(shares.values()), dtype=torch.float64)[:, None]
+        _keep(scaled, index, _nucleus_floor(scaled[index], share))
+    floors = {row: s.min_p for row, s in enumerate(samplings) if s.min_p}
+    if floors:
+        logs = torch.tensor([math.log(p) for p in floors.values()])[:, None]
+        _keep(scaled, torch.tensor(list(floors)), logs)
+    return scaled
+
+
+def _keep(scaled: torch.Tensor, index: torch.Tensor, floor: torch.Tensor) -> None:
+    """Drops tokens below a floor, (rows, 1), in the rows of an index."""
+    kept = scaled[index]
+    scaled[index] = kept.masked_fill_(kept < floor, -torch.inf)
+
+
+def _nucleus_floor(scaled: torch.Tensor, share: torch.Tensor) -> torch.Tensor:
+    """The log weight, (rows, 1), of the token that takes the cumulative probability to `share`."""
+    total = _block_masses(scaled).double().sum(-1, keepdim=True)
+    best = scaled.topk(min(_NUCLEUS, scaled.shape[1])).values
+    reached = best.double().exp().cumsum(-1) >= share * total
+    floor = best.gather(1, reached.int().argmax(-1, keepdim=True))  # the first that reaches it
+    for row in (~reached.any(-1)).nonzero()[:, 0].tolist():
+        every = scaled[row].sort(descending=True).values
+        cumulative = every.double().exp().cumsum(-1)
+        floor[row] = every[int((cumulative >= share[row] * cumulative[-1]).int().argmax())]
+    return floor
+
+
+def _row_key(draw: Draw) -> int:
+    """A signed 64-bit key of (seed, position)."""
+    key = _mix((_mix(draw.seed & _MASK) + draw.position * _GOLDEN) & _MASK)
+    return key - (1 << 64) if key >> 63 else key
+
+
+def _mix(x: int) -> int:
+    """The finaliser of splitmix64, on an unsigned number."""
+    x = ((x ^ (x >> 30)) * _MIX[0]) & _MASK
+    x = ((x ^ (x >> 27)) * _MIX[1]) & _MASK
+    return x ^ (x >> 31)
+
+
+def _gumbel(keys: torch.Tensor, counters: torch.Tensor) -> torch.Tensor:
+    """Gumbel noise, float64, a function of key and counter; the same splitmix64 on tensors."""
+    x = keys + counters * _signed(_GOLDEN)
+    x = (x ^ _shifted(x, 30)) * _signed(_MIX[0])
+    x = (x ^ _shifted(x, 27)) * _signed(_MIX[1])
+    x = x ^ _shifted(x, 31)
+    uniform = (_shifted(x, 11).double() + 0.5) * 2.0**-53  # inside (0, 1)
+    return uniform.log_().neg_().log_().neg_()
+
+
+def _shifted(x: torch.Tensor, bits: int) -> torch.Tensor:
+    """A logical shift to the right; torch's own copies the sign."""
+    return (x >> bits) & ((1 << (64 - bits)) - 1)
+
+
+def _signed(x: int) -> int:
+    return x - (1 << 64) if x >> 63 else x

@@ -1,0 +1,163 @@
+"""One call as the engine runs it: its tokens, its text, and how it ends."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+
+from ttc.engine.local.cache import Page
+from ttc.engine.local.sample import Draw
+from ttc.engine.local.stream import TextStream
+from ttc.engine.local.tokenizer import TextTokens
+from ttc.ports import Request
+from ttc.types import Branch, Chunk, FinishReason
+
+__all__ = ["Sequence", "path_tokens"]
+
+OnChunk = Callable[[Chunk], None]
+
+
+def path_tokens(branch: Branch) -> list[int]:
+    """The tokens that a call on this branch goes on from.
+
+    An end token that closed a segment is left out: the call goes on in its place, as the texts of
+    the segments do. The tokens of a stop string stay, since a stop string may begin inside a token.
+    """
+    tokens: list[int] = []
+    for segment in branch.lineage():
+        if segment.token_ids is None:
+            raise ValueError(
+                "the branch has a segment without tokens, so another engine made it; "
+                "extend branches with the engine that made their root"
+            )
+        closed = segment.finish_reason == "stop" and isinstance(segment.stop_reason, int)
+        tokens += segment.token_ids[:-1] if closed else segment.token_ids
+    return tokens
+
+
+class Sequence:
+    """A call and its state. Apart from `started` and `cancelled` it belongs to the engine's thread.
+
+    Args:
+        request: what was asked.
+        prompt: the tokens that it goes on from; at least one.
+        limit: the most tokens that it may generate, at least one.
+        tokens: the model's vocabulary.
+        on_chunk: is told each piece of text.
+    """
+
+    def __init__(
+        self,
+        request: Request,
+        prompt: list[int],
+        limit: int,
+        tokens: TextTokens,
+        on_chunk: OnChunk | None,
+    ) -> None:
+        self.request = request
+        self.tokens = list(prompt)
+        """Prompt and output so far."""
+        self.prompt_length = len(prompt)
+        self.limit = limit
+        self.future: Future[Branch] = Future()
+        self.pages: list[Page] = []
+        """The pages of its keys and values; empty while it waits."""
+        self.computed = 0
+        """Tokens whose keys and values are in the cache."""
+        self.cached: int | None = None
+        """Prompt tokens that were in the cache when it joined the batch."""
+        self.started = 0
+        """Output tokens computed or in the step that runs now. Guarded by the engine's lock."""
+        self.cancelled = False
+        """Guarded by the engine's lock."""
+        self._vocabulary = tokens
+        self._on_chunk = on_chunk
+        self._ends = tokens.end_ids | {end for end in request.until if isinstance(end, int)}
+        stops = [stop for stop in request.until if isinstance(stop, str)]
+        self._stream = TextStream(stops, trims=tokens.trims_after(prompt))
+        self._text: list[str] = []
+        self._logprobs: list[float] = []
+        self._claim = threading.Lock()
+        self._claimed = False
+
+    @property
+    def longest(self) -> int:
+        """Tokens at its greatest possible length."""
+        return self.prompt_length + self.limit
+
+    @property
+    def num_output(self) -> int:
+        """Output tokens that it has."""
+        return len(self._logprobs)
+
+    @property
+    def num_pending(self) -> int:
+        """Tokens to compute before the next one can be drawn: 1 while it decodes."""
+        return len(self.tokens) - self.computed
+
+    @property
+    def draw(self) -> Draw:
+        """How its next token is drawn."""
+        request = self.request
+        return Draw(sampling=request.sampling, seed=request.seed, position=len(self.tokens))
+
+    def accept(self, token: int, logprob: float) -> Chunk:
+        """Adds a token. The chunk that it gives has a branch where the call has ended."""
+        self.tokens.append(token)
+        self._logprobs.append(logprob)
+        if token in self._ends:
+            return self._last(token, "", "stop", token)
+        text, stop = self._stream.feed(self._vocabulary.bytes_of(token))
+        if stop is not None:
+            self._text.append(text)
+            return self._chunk(token, text, self._branch("stop", stop))
+        if self.num_output == self.limit:
+            return self._last(token, text, "length", None)
+        self._text.append(text)
+        return self._chunk(token, text, None)
+
+    def tell(self, chunk: Chunk) -> None:
+        """Hands a chunk to the caller, and the branch where it is the last one."""
+        if self._on_chunk is not None:
+            self._on_chunk(chunk)
+        if chunk.branch is not None and self.claim():
+            self.future.set_result(chunk.branch)
+
+    def fail(self, error: Exception) -> None:
+        """Ends the call with an error, unless it has ended."""
+        if self.claim():
+            self.future.set_exception(error)
+
+    def claim(self) -> bool:
+        """Whether the future may be given its result now: once, and not after a cancellation.
+
+        Who waits for a cancelled future is told by the same call.
+        """
+        with self._claim:
+            if self._claimed:
+                return False
+            self._claimed = True
+            return self.future.set_running_or_notify_cancel()
+
+    def _last(self, token: int, text: str, reason: FinishReason, end: int | None) -> Chunk:
+        """The chunk that ends the call, with the text that was held back."""
+        rest, stop = self._stream.flush()
+        self._text.append(text + rest)
+        branch = self._branch(reason, end) if stop is None else self._branch("stop", stop)
+        return self._chunk(token, text + rest, branch)
+
+    def _chunk(self, token: int, text: str, branch: Branch | None) -> Chunk:
+        return Chunk(text=text, token_ids=(token,), branch=branch)
+
+    def _branch(self, reason: FinishReason, stop: str | int | None) -> Branch:
+        parent = self.request.branch
+        return Branch(
+            parent=parent,
+            role=parent.role,
+            text="".join(self._text),
+            token_ids=tuple(self.tokens[self.prompt_length :]),
+            logprobs=tuple(self._logprobs),
+            finish_reason=reason,
+            stop_reason=stop,
+        )

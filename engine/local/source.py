@@ -1,0 +1,105 @@
+"""A model as the engine needs it: what it is made of, vocabulary, template, weights for later."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import torch
+
+from ttc.engine.local.config import ModelConfig
+from ttc.engine.local.folder import Folder, folder_weights, read_folder
+from ttc.engine.local.gguf import GGUFFile, read_gguf
+from ttc.engine.local.gguf_config import gguf_config, gguf_weights
+from ttc.engine.local.model import Llama
+from ttc.engine.local.prompt import ChatTemplate
+from ttc.engine.local.tokenizer import TextTokens
+from ttc.errors import ModelFileError
+
+__all__ = ["ModelSource", "Progress", "open_model"]
+
+Progress = Callable[[str, int, int | None], None]
+"""Is told a stage, how much of it is done, and of how much (`None` where that is unknown)."""
+
+_DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
+_PICKLED = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelSource:
+    """A model that is ready to be built."""
+
+    config: ModelConfig
+    build: Callable[[], Llama]
+    """Loads the weights. Called once, on the thread that will compute."""
+    tokens: TextTokens
+    template: ChatTemplate | None
+    """The chat template, where the model has one."""
+    fingerprint: str
+    """What identifies the weights, in hex."""
+
+
+def open_model(
+    path: Path,
+    dtype: Literal["fp32", "bf16"] = "fp32",
+    progress: Progress = lambda stage, done, total: None,
+) -> ModelSource:
+    """Opens a GGUF file, or a folder as Hugging Face lays it out.
+
+    Args:
+        path: the file (of a split one, the first) or the folder.
+        dtype: the type of weights and products; everything else is float32.
+        progress: is told the stage `open` here, and the stage `load`, in layers, while `build`
+            runs, from its thread.
+
+    Raises:
+        ModelFileError: the model is missing, damaged or of a kind that is not supported.
+    """
+    if dtype not in _DTYPES:
+        raise ValueError(f"dtype is one of {', '.join(_DTYPES)}, not {dtype!r}")
+    progress("open", 0, None)
+    if path.suffix in _PICKLED:
+        raise ModelFileError(
+            f"{path} is a pickle, which can run code when it is opened and is never read; use a "
+            "GGUF file or a folder with safetensors"
+        )
+    if path.suffix == ".safetensors":
+        raise ModelFileError(
+            f"{path} holds weights alone; give its folder, with config.json and tokenizer.json"
+        )
+    model = read_folder(path) if path.is_dir() else read_gguf(path)
+    if isinstance(model, Folder):
+        config, weights = model.config, folder_weights(model)
+    else:
+        config = gguf_config(model)
+        weights = gguf_weights(model, config)
+    with ThreadPoolExecutor(1) as pool:  # a digest leaves the interpreter to the vocabulary
+        digest = pool.submit(model.fingerprint)
+        tokens, template = _text(model)
+        fingerprint = digest.result()
+    if tokens.size > config.vocab:
+        raise ModelFileError(
+            f"{path}: the tokenizer has {tokens.size} tokens, and the model knows {config.vocab}; "
+            "fetch the model again"
+        )
+    return ModelSource(
+        config=config,
+        build=lambda: Llama(
+            config, weights, _DTYPES[dtype], lambda done, total: progress("load", done, total)
+        ),
+        tokens=tokens,
+        template=template,
+        fingerprint=fingerprint,
+    )
+
+
+def _text(model: Folder | GGUFFile) -> tuple[TextTokens, ChatTemplate | None]:
+    """The vocabulary and the chat template."""
+    if isinstance(model, Folder):
+        tokens = TextTokens.from_folder(model.path)
+        return tokens, ChatTemplate.from_folder(model.path, tokens)
+    tokens = TextTokens.from_gguf(model)
+    return tokens, ChatTemplate.from_gguf(model, tokens)

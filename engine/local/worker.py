@@ -1,0 +1,116 @@
+"""The engine's thread: it takes the inbox in, lets the batch step, and ends when it is told to."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+
+import torch
+
+from ttc.engine.local.batch import Batch
+from ttc.engine.local.sequence import Sequence
+from ttc.errors import EngineError
+from ttc.types import Branch
+
+__all__ = ["LocalGeneration", "Worker"]
+
+logger = logging.getLogger(__name__)
+
+_CLOSE_S = 30.0  # longer than any step
+
+
+class LocalGeneration:
+    """A running call; see `ttc.ports.Generation`."""
+
+    def __init__(self, sequence: Sequence, lock: threading.Lock) -> None:
+        self._sequence = sequence
+        self._lock = lock
+        sequence.future.add_done_callback(self._follow)
+
+    @property
+    def future(self) -> Future[Branch]:
+        """The new segment, or an `EngineError`. Cancelling it or the call cancels both."""
+        return self._sequence.future
+
+    @property
+    def cached_input_tokens(self) -> int | None:
+        """Prompt tokens that were in the cache; `None` until the call has joined the batch."""
+        return self._sequence.cached
+
+    def cancel(self) -> int:
+        """Ends the call before the next step. Returns the output tokens computed."""
+        with self._lock:
+            self._sequence.cancelled = True
+            started = self._sequence.started
+        self._sequence.future.cancel()
+        return started
+
+    def _follow(self, future: Future[Branch]) -> None:
+        """Ends a call whose future was cancelled, as asyncio does to what it waits for."""
+        if future.cancelled():
+            with self._lock:
+                self._sequence.cancelled = True
+            self._sequence.claim()
+
+
+class Worker:
+    """The engine's thread. It refers to no engine, so that a forgotten engine can be collected.
+
+    Args:
+        build: makes the batch, on that thread; it is given the lock that guards its sequences.
+    """
+
+    def __init__(self, build: Callable[[threading.Lock], Batch]) -> None:
+        self.lock = threading.Lock()
+        """Guards the inbox, and `started` and `cancelled` of all sequences."""
+        self.batch: Future[Batch] = Future()
+        """What computes, once it is built."""
+        self._build = build
+        self._wake = threading.Condition(self.lock)
+        self._inbox: list[Sequence] = []
+        self._closing = False
+        self._thread = threading.Thread(target=self._run, name="ttc-engine", daemon=True)
+        self._thread.start()
+
+    def submit(self, sequence: Sequence) -> LocalGeneration:
+        """Queues a call."""
+        with self._wake:
+            if self._closing:
+                raise EngineError("the engine is closed; load it again")
+            self._inbox.append(sequence)
+            self._wake.notify()
+        return LocalGeneration(sequence, self.lock)
+
+    def close(self) -> None:
+        """Ends the thread after the step that runs; what waits or runs fails."""
+        with self._wake:
+            self._closing = True
+            self._wake.notify()
+        if threading.current_thread() is not self._thread:
+            self._thread.join(_CLOSE_S)
+
+    def _run(self) -> None:
+        with torch.inference_mode():
+            try:
+                batch = self._build(self.lock)
+            except BaseException as error:  # noqa: BLE001  it belongs to the thread that loads
+                self.batch.set_exception(error)
+                return
+            self.batch.set_result(batch)
+            while self._take(batch):
+                try:
+                    batch.step()
+                except Exception as error:
+                    logger.exception("a fault in the engine's scheduler")
+                    batch.fail_all(f"the engine's scheduler failed: {error!r}")
+            batch.fail_all("the engine was closed before the call had ended")
+
+    def _take(self, batch: Batch) -> bool:
+        """Waits for work and takes the inbox over. Returns whether the engine goes on."""
+        with self._wake:
+            self._wake.wait_for(lambda: self._closing or self._inbox or not batch.is_idle)
+            batch.waiting.extend(self._inbox)
+            self._inbox.clear()
+            return not self._closing

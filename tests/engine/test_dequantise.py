@@ -1,0 +1,134 @@
+"""Block formats: the same bits as gguf-py's own dequantiser, whatever the blocks hold."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from gguf import GGML_QUANT_SIZES, GGUFWriter
+from gguf import GGMLQuantizationType as Kind
+from gguf.quants import dequantize
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.engine.reference import ids_of, logits_of
+from ttc.engine.local.config import ModelConfig
+from ttc.engine.local.dequantise import FORMATS, NAMES
+from ttc.engine.local.gguf import read_gguf
+from ttc.engine.local.model import Llama
+from ttc.engine.local.stored import Tensor, stacked
+from ttc.engine.local.weights import expected_shapes
+
+HALVES = {"Q4_K": (0, 2), "Q5_K": (0, 2), "Q6_K": (208,), "Q4_1": (0, 2), "Q5_1": (0, 2)}
+"""Where the scales of a block lie, unless it is at its start."""
+
+
+def bits(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The bits of numbers, since no NaN equals itself."""
+    return np.ascontiguousarray(values, dtype=np.float32).view(np.uint32)
+
+
+def random_rows(kind: str, rows: int, columns: int, seed: int = 0) -> np.ndarray[Any, Any]:
+    """Rows of random blocks whose scales are small numbers."""
+    block, block_bytes = GGML_QUANT_SIZES[Kind[kind]]
+    random = np.random.default_rng(seed)
+    blocks = random.integers(0, 256, (rows * columns // block, block_bytes), dtype=np.uint8)
+    if block > 1:
+        for at in HALVES.get(kind, (0,)):
+            scales = random.uniform(-0.01, 0.01, (len(blocks), 1)).astype(np.float16)
+            blocks[:, at : at + 2] = scales.view(np.uint8)
+    else:
+        values = random.uniform(-1, 1, (rows, columns)).astype(np.float32)
+        kinds: dict[str, Any] = {"F32": np.float32, "F16": np.float16}
+        plain = values.astype(kinds[kind]) if kind in kinds else bits(values) >> 16
+        blocks = plain.astype(np.uint16 if kind == "BF16" else plain.dtype).view(np.uint8)
+    return blocks.reshape(rows, -1)
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_values_are_those_of_gguf_py(kind: str) -> None:
+    """Bit for bit, over many rows."""
+    raw = random_rows(kind, 64, 512)
+
+    assert np.array_equal(bits(FORMATS[kind].rows(raw)), bits(dequantize(raw, Kind[kind])))
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+@given(seed=st.integers(0, 2**32 - 1))
+@settings(max_examples=20, deadline=None)
+def test_blocks_of_any_bytes_are_read_as_gguf_py_reads_them(kind: str, seed: int) -> None:
+    """Infinite scales and NaNs, too."""
+    block, block_bytes = GGML_QUANT_SIZES[Kind[kind]]
+    raw = np.random.default_rng(seed).integers(0, 256, (8, 256 // block * block_bytes), np.uint8)
+    with np.errstate(all="ignore"):
+        mine, theirs = FORMATS[kind].rows(raw), dequantize(raw, Kind[kind])
+
+    assert np.array_equal(np.isnan(mine), np.isnan(theirs))
+    assert np.array_equal(bits(np.nan_to_num(mine)), bits(np.nan_to_num(theirs)))
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_rows_may_be_read_in_any_number_and_order(kind: str) -> None:
+    """In pieces, one by one, twice, or backwards."""
+    raw = random_rows(kind, 700, 256)
+    tensor = Tensor(shape=(700, 256), format=FORMATS[kind], raw=raw)
+    whole = torch.from_numpy(np.ascontiguousarray(dequantize(raw, Kind[kind])))
+    places = torch.tensor([699, 0, 3, 3, 512])
+
+    assert torch.equal(stacked([tensor, tensor], torch.float32), torch.cat([whole, whole]))
+    assert torch.equal(tensor[places], whole[places])
+    assert torch.equal(stacked([tensor], torch.bfloat16), whole.bfloat16())
+
+
+def test_numbers_and_block_sizes_of_formats_are_those_of_gguf_py() -> None:
+    """Of all formats that are supported, and the names of most others."""
+    for kind in Kind:
+        assert NAMES.get(kind.value, kind.name) == kind.name
+    for name, format_ in FORMATS.items():
+        assert (format_.block, format_.block_bytes) == GGML_QUANT_SIZES[Kind[name]]
+
+
+def test_a_bfloat16_tensor_keeps_every_bit_of_a_not_a_number() -> None:
+    """Also where a scalar conversion would quieten it."""
+    raw = np.array([[0x81, 0x7F, 0x01, 0xFF]], dtype=np.uint8)
+
+    assert bits(FORMATS["BF16"].rows(raw)).tolist() == [[0x7F810000, 0xFF010000]]
+
+
+@pytest.mark.parametrize("kind", ["Q4_K", "Q5_K", "Q6_K", "Q5_0", "Q5_1"])
+def test_a_model_of_any_format_computes_with_its_dequantised_weights(
+    kind: str, tmp_path: Path
+) -> None:
+    """Those that gguf-py cannot write, too, since random blocks are weights as well."""
+    config = ModelConfig(
+        num_layers=2,
+        hidden=256,
+        num_heads=4,
+        num_kv_heads=2,
+        head_dim=64,
+        feed_forward=256,
+        vocab=96,
+        context=64,
+    )
+    writer = GGUFWriter(tmp_path / "model.gguf", "qwen2")
+    values: dict[str, torch.Tensor] = {}
+    for seed, (name, shape) in enumerate(expected_shapes(config).items()):
+        if len(shape) == 1:
+            values[name] = torch.ones(shape)
+            writer.add_tensor(name, values[name].numpy())
+            continue
+        raw = random_rows(kind, shape[0], shape[1], seed)
+        values[name] = torch.from_numpy(np.ascontiguousarray(dequantize(raw, Kind[kind])))
+        writer.add_tensor(name, raw, raw_dtype=Kind[kind])
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    file, ids = read_gguf(tmp_path / "model.gguf"), ids_of(40)
+    mine = logits_of(Llama(config, file.tensors, torch.float32), ids)
+
+    assert torch.equal(mine, logits_of(Llama(config, values, torch.float32), ids))
+    assert torch.isfinite(mine).all()

@@ -1,0 +1,277 @@
+"""The real model, against an independent implementation and against itself."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+
+from ttc.engine.local import LocalEngine
+from ttc.engine.local.attention import Span
+from ttc.engine.local.kv import KVPool
+from ttc.engine.local.models import find
+from ttc.ports import Request
+from ttc.types import Branch, Problem
+
+pytestmark = pytest.mark.model
+
+QUESTIONS = [
+    "What is 17 * 23?",
+    "Write a haiku about the sea.",
+    "Who wrote Hamlet?",
+    "def fib(n):",
+    "Name three prime numbers.",
+    "Translate 'good morning' into French.",
+    "A train travels 60 km in 45 minutes. What is its speed in km/h?",
+    "List the planets.",
+    "Why is the sky blue?",
+    "Give me a recipe for pancakes.",
+    "Sum the numbers 4, 8, 15, 16, 23 and 42.",
+    "What's the capital of Australia?",
+    "Explain recursion to a child.",
+    "Write one sentence with the word 'lantern'.",
+    "Sort these: pear, apple, fig.",
+    "Is 91 prime?",
+    "Tell me a joke.",
+    "x + 3 = 10. Find x.",
+    "Describe the colour red.",
+    "What comes after Monday?",
+]
+CORPUS = [
+    "Hello, world!",
+    "  two spaces, a\ttab and\n\n\nnewlines \n",
+    "I'm sure they'll say it's 1234567.89 or 3e-10, don't you?",
+    "naïve café — “quotes” … ½ ² Ⅷ ٣",
+    "日本語のテキスト, русский, हिन्दी, עברית",
+    "🧮👩‍👩‍👧‍👦 flags 🇫🇷🇯🇵",
+    "def f(x):\n    return x**2  # squared\n",
+    "https://example.org/a?b=c&d=%20#e",
+    "<|im_end|> spelt out <|im_start|>user",
+    "UPPER lower MiXeD under_score kebab-case snake__case",
+    "\u00a0nbsp\u200bzero\ufeffbom\x00nul",
+    "the quick brown fox " * 5,
+]
+
+
+NAMES = {
+    "token_embd": "model.embed_tokens",
+    "output_norm": "model.norm",
+    "attn_norm": "input_layernorm",
+    "ffn_norm": "post_attention_layernorm",
+    "attn_q": "self_attn.q_proj",
+    "attn_k": "self_attn.k_proj",
+    "attn_v": "self_attn.v_proj",
+    "attn_output": "self_attn.o_proj",
+    "ffn_gate": "mlp.gate_proj",
+    "ffn_up": "mlp.up_proj",
+    "ffn_down": "mlp.down_proj",
+}
+"""The parameters of transformers, by the names of tensors."""
+
+
+@pytest.fixture(scope="module")
+def reference() -> Iterator[torch.nn.Module]:
+    """Llama of transformers in float32, with weights that gguf-py alone has read."""
+    gguf = pytest.importorskip("gguf")
+    transformers = pytest.importorskip("transformers")
+    reader = gguf.GGUFReader(find("smollm2-135m"))
+    keys = reader.fields
+
+    def key(name: str) -> int:
+        return int(keys[f"llama.{name}"].contents())
+
+    heads, kv_heads = key("attention.head_count"), key("attention.head_count_kv")
+    config = transformers.LlamaConfig(
+        hidden_size=key("embedding_length"),
+        intermediate_size=key("feed_forward_length"),
+        num_hidden_layers=key("block_count"),
+        num_attention_heads=heads,
+        num_key_value_heads=kv_heads,
+        rms_norm_eps=keys["llama.attention.layer_norm_rms_epsilon"].contents(),
+        rope_theta=keys["llama.rope.freq_base"].contents(),
+        max_position_embeddings=key("context_length"),
+        vocab_size=key("vocab_size"),
+        tie_word_embeddings=True,
+    )
+    state = {}
+    for tensor in reader.tensors:
+        *block, name, _ = tensor.name.split(".")
+        weight = np.array(gguf.dequantize(tensor.data, tensor.tensor_type))
+        if name in ("attn_q", "attn_k"):  # llama.cpp's converter pairs rows; transformers halves
+            count = heads if name == "attn_q" else kv_heads
+            rows, columns = weight.shape
+            weight = weight.reshape(count, rows // count // 2, 2, columns).swapaxes(1, 2)
+            weight = weight.reshape(rows, columns)
+        prefix = f"model.layers.{block[1]}." if block else ""
+        state[f"{prefix}{NAMES[name]}.weight"] = torch.from_numpy(weight)
+    with torch.device("meta"):  # no time is lost on random weights
+        model = transformers.LlamaForCausalLM(config)
+    missing, unexpected = model.load_state_dict(state, strict=False, assign=True)
+    assert (missing, unexpected) == (["lm_head.weight"], [])
+    model.tie_weights()
+    model.model.rotary_emb = type(model.model.rotary_emb)(config=config)
+    with torch.inference_mode():
+        yield model.eval()
+
+
+@pytest.fixture(scope="module")
+def answers(smollm2: LocalEngine, ask: Callable[..., Request]) -> list[Branch]:
+    """Greedy answers to all questions, 48 tokens at most."""
+    roots = [smollm2.root(Problem.ask(question), "policy") for question in QUESTIONS]
+    calls = [smollm2.submit(ask(root, 48, temperature=0)) for root in roots]
+    return [call.future.result() for call in calls]
+
+
+def test_greedy_answers_are_those_of_transformers(
+    answers: list[Branch], reference: torch.nn.Module
+) -> None:
+    """Token by token; one may differ only where the reference's best two are within 1e-3."""
+    compared = 0
+    for branch in answers:
+        assert branch.parent is not None
+        prompt, output = branch.parent.token_ids or (), branch.token_ids or ()
+        ids = torch.tensor([prompt + output])
+        logits = reference(ids, logits_to_keep=len(output) + 1).logits[0, :-1]
+        logprobs = logits.log_softmax(-1)
+        for i, token in enumerate(output):
+            best = logits[i].topk(2)
+            if token != int(best.indices[0]):
+                assert float(best.values[0] - best.values[1]) < 1e-3
+                break
+            assert (branch.logprobs or ())[i] == pytest.approx(float(logprobs[i, token]), abs=1e-3)
+            compared += 1
+
+    assert compared > 0.9 * sum(len(branch.token_ids or ()) for branch in answers)
+
+
+def test_logits_are_those_of_transformers(smollm2: LocalEngine, reference: torch.nn.Module) -> None:
+    """Every logit at every position of a text of 300 tokens, within 1e-3."""
+    ids = smollm2._tokens.encode("\n".join(QUESTIONS))[:300]
+    model = smollm2._batch.model
+    spans = [Span(pages=range(5), start=0, count=len(ids))]
+    pool = KVPool(model.config, 5)
+    with torch.inference_mode():
+        logits = model.forward(torch.tensor(ids), spans, pool, torch.arange(len(ids)))
+
+    torch.testing.assert_close(logits, reference(torch.tensor([ids])).logits[0], rtol=0, atol=1e-3)
+
+
+def byte_letters() -> list[str]:
+    """GPT-2's letters for bytes, in the order of bytes."""
+    visible = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    spare = iter(range(256, 512))
+    return [chr(byte if byte in visible else next(spare)) for byte in range(256)]
+
+
+def test_tokens_are_those_of_the_published_algorithm(smollm2: LocalEngine) -> None:
+    """A plain byte-pair encoder: single digits, then GPT-2's pattern, then merges by rank."""
+    gguf, regex = pytest.importorskip("gguf"), pytest.importorskip("regex")
+    fields = gguf.GGUFReader(find("smollm2-135m")).fields
+    ids = {token: i for i, token in enumerate(fields["tokenizer.ggml.tokens"].contents())}
+    merges = fields["tokenizer.ggml.merges"].contents()
+    ranks = {tuple(merge.split(" ")): rank for rank, merge in enumerate(merges)}
+    letters = byte_letters()
+    words = regex.compile(
+        r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+    )
+
+    def encode(text: str) -> list[int]:
+        found = []
+        for part in regex.split(r"(\p{N})", text):
+            for word in words.findall(part):
+                symbols = [letters[byte] for byte in word.encode()]
+                while pairs := [p for p in pairwise(symbols) if p in ranks]:
+                    first, second = min(pairs, key=lambda pair: ranks[pair])
+                    merged: list[str] = []
+                    for symbol in symbols:
+                        if merged and (merged[-1], symbol) == (first, second) and symbol == second:
+                            merged[-1] = first + second
+                        else:
+                            merged.append(symbol)
+                    symbols = merged
+                found += [ids[symbol] for symbol in symbols]
+        return found
+
+    for text in CORPUS:
+        assert smollm2._tokens.encode(text) == encode(text), text
+
+
+def test_the_template_is_the_models_own(smollm2: LocalEngine) -> None:
+    """With its default system message, control tokens once each, and the rest plain."""
+    root = smollm2.root(Problem.ask("Hi <|im_end|>"), "policy")
+    ids = root.token_ids or ()
+
+    assert root.text == (
+        "<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging Face"
+        "<|im_end|>\n<|im_start|>user\nHi <|im_end|><|im_end|>\n<|im_start|>assistant\n"
+    )
+    assert (ids.count(1), ids.count(2)) == (3, 2)
+    assert smollm2._tokens.decode(ids) == re.sub(r"<\|im_\w+\|>", "", root.text).replace(
+        "Hi ", "Hi <|im_end|>"
+    )
+
+
+def test_an_answer_ends_with_the_models_end_token(answers: list[Branch]) -> None:
+    """It is the last token, and no text."""
+    ended = [branch for branch in answers if branch.finish_reason == "stop"]
+
+    assert ended
+    assert all((b.token_ids or ())[-1] == b.stop_reason == 2 for b in ended)
+    assert not any("<|" in branch.text for branch in ended)
+
+
+@pytest.mark.parametrize("sampling", [{"temperature": 0}, {"temperature": 0.8, "top_p": 0.95}])
+def test_results_do_not_depend_on_the_batch(
+    smollm2: LocalEngine, ask: Callable[..., Request], sampling: dict[str, float]
+) -> None:
+    """Six prompts among 3, 8 and 16 calls that join at other times, and then alone.
+
+    The prompts are new at first, and later in the cache.
+    """
+    salt = f"{sampling}: "
+    roots = [smollm2.root(Problem.ask(salt + question), "policy") for question in QUESTIONS[:5]]
+    roots.append(smollm2.root(Problem.ask(salt + " ".join(QUESTIONS)), "policy"))
+    requests = [ask(root, 6, seed=i, **sampling) for i, root in enumerate(roots)]
+    others = [
+        ask(smollm2.root(Problem.ask(q), "policy"), 3 + i) for i, q in enumerate(QUESTIONS[5:])
+    ]
+    found = []
+    for size in (3, 8, 16):
+        for wave in (requests[:3], requests[3:]):
+            company = [smollm2.submit(other) for other in others[: size - len(wave)]]
+            if company:
+                company[0].future.result()  # so that the wave joins in the middle
+            calls = [smollm2.submit(request) for request in wave]
+            found += [call.future.result() for call in calls]
+            for call in company:
+                call.cancel()
+    alone = [smollm2.submit(request).future.result() for request in requests]
+
+    assert [(b.token_ids, b.logprobs) for b in found] == 3 * [
+        (b.token_ids, b.logprobs) for b in alone
+    ]
+
+
+def test_cancelling_frees_memory_and_stops_the_count(
+    smollm2: LocalEngine, ask: Callable[..., Request]
+) -> None:
+    """After the step in flight, nothing of it is left."""
+    root = smollm2.root(Problem.ask("Count to a thousand."), "policy")
+    smollm2.submit(ask(root, 1)).future.result()  # calls of other tests have left by then
+    before = smollm2.counters.output_tokens
+    calls = [smollm2.submit(ask(root, 1000, seed=seed)) for seed in range(4)]
+    counted = [call.cancel() for call in calls]
+    last = smollm2.submit(ask(root, 2, temperature=0)).future.result()
+
+    assert smollm2.kv_bytes_used == 0
+    assert smollm2.counters.output_tokens <= before + sum(counted) + len(last.token_ids or ())
+
+
+def test_the_numerics_name_the_weights(smollm2: LocalEngine) -> None:
+    """By their digest, beside types and kernels."""
+    assert "sha=b179c9523d0e6a0f" in smollm2.numerics
+    assert "float32" in smollm2.numerics

@@ -1,0 +1,122 @@
+"""The order of rows in memory, whatever it is in a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.engine.reference import make_model, permuted, write_gguf
+from ttc.engine.local.config import ModelConfig
+from ttc.engine.local.gguf import read_gguf
+from ttc.engine.local.gguf_config import gguf_config, gguf_weights
+from ttc.engine.local.rope import Dynamic, Linear, Rope, Rotation, Scaling, Yarn
+from ttc.engine.local.stored import Staging, stacked
+from ttc.engine.local.weights import in_halves
+
+FILE_ORDER = [0, 4, 1, 5, 2, 6, 3, 7]
+
+
+def sizes(num_heads: int, num_kv_heads: int) -> ModelConfig:
+    """A model of heads of 8."""
+    return ModelConfig(
+        num_layers=1,
+        hidden=8 * num_heads,
+        num_heads=num_heads,
+        num_kv_heads=num_kv_heads,
+        head_dim=8,
+        feed_forward=8,
+        vocab=8,
+        context=8,
+    )
+
+
+def filled(num_heads: int, columns: int = 3) -> torch.Tensor:
+    """Row i holds i; heads of 8."""
+    return torch.arange(8.0 * num_heads)[:, None].expand(-1, columns).contiguous()
+
+
+def test_neighbours_in_the_file_are_halves_in_memory() -> None:
+    """One head of 8, where undoing the order twice would show."""
+    found = in_halves({"blk.0.attn_q.weight": filled(1)[FILE_ORDER]}, sizes(1, 1))
+
+    assert found["blk.0.attn_q.weight"][:][:, 0].tolist() == list(range(8))
+
+
+def test_keys_are_ordered_by_their_own_heads() -> None:
+    """Of which there are fewer; biases go with their rows, and all else stays where it is."""
+    config = sizes(4, 2)
+    own = {
+        "blk.0.attn_q.weight": filled(4),
+        "blk.0.attn_k.weight": filled(2),
+        "blk.0.attn_k.bias": filled(2)[:, 0],
+        "blk.0.attn_v.weight": filled(2),
+        "token_embd.weight": filled(2),
+    }
+    heads = {"attn_q": 4, "attn_k": 2}
+    file = {
+        name: torch.from_numpy(permuted(rows.numpy(), heads[part]))
+        if (part := name.split(".")[-2]) in heads
+        else rows
+        for name, rows in own.items()
+    }
+    assert file["blk.0.attn_k.bias"][:8].tolist() == FILE_ORDER
+    found = in_halves(file, config)
+
+    for name, rows in own.items():
+        assert torch.equal(found[name][:], rows), name
+        assert torch.equal(found[name][3:5], rows[3:5])
+
+
+def test_families_that_rotate_halves_are_left_alone(tmp_path: Path) -> None:
+    """Their rows lie in the file as they are used."""
+    model = make_model("qwen3")
+    file = read_gguf(write_gguf(model, tmp_path / "m.gguf"))
+    rows = gguf_weights(file, gguf_config(file))["blk.0.attn_q.weight"][:]
+
+    assert torch.equal(rows, model.state_dict()["model.layers.0.self_attn.q_proj.weight"])
+
+
+def test_matrices_are_put_together_in_one_piece_of_memory() -> None:
+    """Which is used again for the next one."""
+    parts = [torch.full((rows, 1000), float(rows)) for rows in (300, 1, 200)]
+    staging = Staging()
+    first = stacked(parts, torch.float32, staging)
+    expected = torch.cat(parts)
+
+    assert torch.equal(first, expected)
+    second = stacked(parts[:2], torch.bfloat16, staging)
+    assert torch.equal(second, torch.cat(parts[:2]).bfloat16())
+    assert second.data_ptr() == first.data_ptr()
+
+
+@pytest.mark.parametrize(
+    "scaling",
+    [
+        None,
+        Linear(factor=3.0),
+        Dynamic(factor=2.0, original_context=700),
+        Yarn(factor=2.0, original_context=700, attention_factor=1.1),
+    ],
+)
+def test_a_table_does_not_depend_on_what_was_asked_before(scaling: Scaling | None) -> None:
+    """It grows by whole pieces, each computed for itself."""
+    rope = Rope(scaling=scaling)
+    slow, quick = Rotation(rope, 16), Rotation(rope, 16)
+    for last in (3, 1500, 1501, 4000):
+        slow(torch.tensor([last]))
+    positions = torch.arange(5000)
+
+    assert torch.equal(slow(positions).cos, quick(positions).cos)
+    assert torch.equal(slow(positions).sin, quick(positions).sin)
+
+
+def test_frequencies_are_computed_in_double_precision() -> None:
+    """At position 100,000 an angle in float32 would be off by a hundredth."""
+    positions = torch.tensor([100_000])
+    angles = 100_000 * 10_000.0 ** (-torch.arange(8, dtype=torch.float64) / 8)
+    turn = Rotation(Rope(), 16)(positions)
+
+    assert torch.equal(turn.cos[0, 0], angles.cos().float())
+    assert torch.equal(turn.sin[0, 0], angles.sin().float())
