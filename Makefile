@@ -38,7 +38,7 @@ sizes: $(VENV)/.test ## files and functions stay small; a part of `fast`
 	$(PY) -m pytest tests/meta/test_sizes.py
 
 fast: $(VENV)/.test ## every test that needs no model
-	$(PY) -m pytest -m "not model"
+	$(PY) -m pytest -n auto -m "not model"
 
 model: $(VENV)/.test pull ## the tests that run a real model
 	$(PY) -m pytest -m model

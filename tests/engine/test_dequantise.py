@@ -19,7 +19,7 @@ from ttc.engine.local.config import ModelConfig
 from ttc.engine.local.dequantise import FORMATS, NAMES
 from ttc.engine.local.gguf import read_gguf
 from ttc.engine.local.model import Llama
-from ttc.engine.local.stored import Tensor, stacked
+from ttc.engine.local.stored import Loader, Tensor
 from ttc.engine.local.weights import expected_shapes
 
 HALVES = {"Q4_K": (0, 2), "Q5_K": (0, 2), "Q6_K": (208,), "Q4_1": (0, 2), "Q5_1": (0, 2)}
@@ -48,12 +48,20 @@ def random_rows(kind: str, rows: int, columns: int, seed: int = 0) -> np.ndarray
     return blocks.reshape(rows, -1)
 
 
+def rows_of(kind: str, raw: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The engine's values of rows."""
+    format_ = FORMATS[kind]
+    values = np.empty((len(raw), raw.shape[1] // format_.block_bytes * format_.block), np.float32)
+    format_.rows(raw, values)
+    return values
+
+
 @pytest.mark.parametrize("kind", FORMATS)
 def test_values_are_those_of_gguf_py(kind: str) -> None:
     """Bit for bit, over many rows."""
     raw = random_rows(kind, 64, 512)
 
-    assert np.array_equal(bits(FORMATS[kind].rows(raw)), bits(dequantize(raw, Kind[kind])))
+    assert np.array_equal(bits(rows_of(kind, raw)), bits(dequantize(raw, Kind[kind])))
 
 
 @pytest.mark.parametrize("kind", FORMATS)
@@ -64,7 +72,7 @@ def test_blocks_of_any_bytes_are_read_as_gguf_py_reads_them(kind: str, seed: int
     block, block_bytes = GGML_QUANT_SIZES[Kind[kind]]
     raw = np.random.default_rng(seed).integers(0, 256, (8, 256 // block * block_bytes), np.uint8)
     with np.errstate(all="ignore"):
-        mine, theirs = FORMATS[kind].rows(raw), dequantize(raw, Kind[kind])
+        mine, theirs = rows_of(kind, raw), dequantize(raw, Kind[kind])
 
     assert np.array_equal(np.isnan(mine), np.isnan(theirs))
     assert np.array_equal(bits(np.nan_to_num(mine)), bits(np.nan_to_num(theirs)))
@@ -78,9 +86,11 @@ def test_rows_may_be_read_in_any_number_and_order(kind: str) -> None:
     whole = torch.from_numpy(np.ascontiguousarray(dequantize(raw, Kind[kind])))
     places = torch.tensor([699, 0, 3, 3, 512])
 
-    assert torch.equal(stacked([tensor, tensor], torch.float32), torch.cat([whole, whole]))
     assert torch.equal(tensor[places], whole[places])
-    assert torch.equal(stacked([tensor], torch.bfloat16), whole.bfloat16())
+    for dtype in (torch.float32, torch.bfloat16):
+        with Loader(dtype) as loader:
+            found = loader.stacked([tensor, tensor])
+        assert torch.equal(found, torch.cat([whole, whole]).to(dtype))
 
 
 def test_numbers_and_block_sizes_of_formats_are_those_of_gguf_py() -> None:
@@ -95,7 +105,7 @@ def test_a_bfloat16_tensor_keeps_every_bit_of_a_not_a_number() -> None:
     """Also where a scalar conversion would quieten it."""
     raw = np.array([[0x81, 0x7F, 0x01, 0xFF]], dtype=np.uint8)
 
-    assert bits(FORMATS["BF16"].rows(raw)).tolist() == [[0x7F810000, 0xFF010000]]
+    assert bits(rows_of("BF16", raw)).tolist() == [[0x7F810000, 0xFF010000]]
 
 
 @pytest.mark.parametrize("kind", ["Q4_K", "Q5_K", "Q6_K", "Q5_0", "Q5_1"])

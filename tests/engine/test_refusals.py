@@ -170,10 +170,11 @@ def test_a_missing_or_misshapen_tensor_is_named(tmp_path: Path) -> None:
     folder = read_folder(save(model, tmp_path / "folder"))
     config = gguf_config(file)
     own = "model.layers.2.self_attn.q_norm.weight"
-    for tensors, name, weights in (
+    cases: list[tuple[Any, str, Callable[[], object]]] = [
         (file.tensors, "blk.2.attn_q_norm.weight", lambda: gguf_weights(file, config)),
         (folder.tensors, own, lambda: folder_weights(folder)),
-    ):
+    ]
+    for tensors, name, weights in cases:
         assert isinstance(tensors, dict)
         kept = tensors.pop(name)
         with pytest.raises(ModelFileError, match=f"the tensor '{name}' is missing"):

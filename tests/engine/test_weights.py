@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 from tests.engine.reference import make_model, permuted, write_gguf
 from ttc.engine.local.config import ModelConfig
+from ttc.engine.local.dequantise import FORMATS
 from ttc.engine.local.gguf import read_gguf
 from ttc.engine.local.gguf_config import gguf_config, gguf_weights
 from ttc.engine.local.rope import Dynamic, Linear, Rope, Rotation, Scaling, Yarn
-from ttc.engine.local.stored import Staging, stacked
+from ttc.engine.local.stored import Loader, Tensor
 from ttc.engine.local.weights import in_halves
 
 FILE_ORDER = [0, 4, 1, 5, 2, 6, 3, 7]
@@ -32,21 +35,26 @@ def sizes(num_heads: int, num_kv_heads: int) -> ModelConfig:
     )
 
 
-def filled(num_heads: int, columns: int = 3) -> torch.Tensor:
+def stored(rows: np.ndarray[Any, Any]) -> Tensor:
+    """Rows as a file holds them."""
+    raw = np.ascontiguousarray(rows, dtype=np.float32).view(np.uint8).reshape(len(rows), -1)
+    return Tensor(shape=rows.shape, format=FORMATS["F32"], raw=raw)
+
+
+def filled(num_heads: int, columns: int = 3) -> np.ndarray[Any, Any]:
     """Row i holds i; heads of 8."""
-    return torch.arange(8.0 * num_heads)[:, None].expand(-1, columns).contiguous()
+    return np.arange(8.0 * num_heads, dtype=np.float32)[:, None].repeat(columns, axis=1)
 
 
 def test_neighbours_in_the_file_are_halves_in_memory() -> None:
     """One head of 8, where undoing the order twice would show."""
-    found = in_halves({"blk.0.attn_q.weight": filled(1)[FILE_ORDER]}, sizes(1, 1))
+    found = in_halves({"blk.0.attn_q.weight": stored(filled(1)[FILE_ORDER])}, sizes(1, 1))
 
     assert found["blk.0.attn_q.weight"][:][:, 0].tolist() == list(range(8))
 
 
 def test_keys_are_ordered_by_their_own_heads() -> None:
     """Of which there are fewer; biases go with their rows, and all else stays where it is."""
-    config = sizes(4, 2)
     own = {
         "blk.0.attn_q.weight": filled(4),
         "blk.0.attn_k.weight": filled(2),
@@ -56,17 +64,15 @@ def test_keys_are_ordered_by_their_own_heads() -> None:
     }
     heads = {"attn_q": 4, "attn_k": 2}
     file = {
-        name: torch.from_numpy(permuted(rows.numpy(), heads[part]))
-        if (part := name.split(".")[-2]) in heads
-        else rows
+        name: permuted(rows, heads[part]) if (part := name.split(".")[-2]) in heads else rows
         for name, rows in own.items()
     }
     assert file["blk.0.attn_k.bias"][:8].tolist() == FILE_ORDER
-    found = in_halves(file, config)
+    found = in_halves({name: stored(rows) for name, rows in file.items()}, sizes(4, 2))
 
     for name, rows in own.items():
-        assert torch.equal(found[name][:], rows), name
-        assert torch.equal(found[name][3:5], rows[3:5])
+        for some in (slice(None), slice(3, 5)):
+            assert np.array_equal(found[name][some].numpy(), rows[some]), name
 
 
 def test_families_that_rotate_halves_are_left_alone(tmp_path: Path) -> None:
@@ -81,13 +87,12 @@ def test_families_that_rotate_halves_are_left_alone(tmp_path: Path) -> None:
 def test_matrices_are_put_together_in_one_piece_of_memory() -> None:
     """Which is used again for the next one."""
     parts = [torch.full((rows, 1000), float(rows)) for rows in (300, 1, 200)]
-    staging = Staging()
-    first = stacked(parts, torch.float32, staging)
-    expected = torch.cat(parts)
+    with Loader(torch.float32) as loader:
+        first = loader.stacked(parts)
+        assert torch.equal(first, torch.cat(parts))
+        second = loader.stacked(parts[:2])
 
-    assert torch.equal(first, expected)
-    second = stacked(parts[:2], torch.bfloat16, staging)
-    assert torch.equal(second, torch.cat(parts[:2]).bfloat16())
+    assert torch.equal(second, torch.cat(parts[:2]))
     assert second.data_ptr() == first.data_ptr()
 
 
