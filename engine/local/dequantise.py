@@ -72,19 +72,19 @@ class Format:
     """Values in a block."""
     parts: np.dtype[np.void]
     """The parts of a block."""
-    decode: Callable[[Blocks], Floats]
-    """The values of blocks, in one piece."""
+    decode: Callable[[Blocks, Floats], None]
+    """Fills values, (blocks, block), from blocks."""
 
     @property
     def block_bytes(self) -> int:
         """Bytes in a block."""
         return self.parts.itemsize
 
-    def rows(self, raw: Bytes) -> Floats:
-        """The values of whole rows, (rows, row bytes) to (rows, columns)."""
+    def rows(self, raw: Bytes, values: Floats) -> None:
+        """Fills whole rows, (rows, columns), in one piece, from (rows, row bytes)."""
         blocks = np.ascontiguousarray(raw).reshape(-1).view(self.parts)
         with np.errstate(all="ignore"):  # a damaged scale may be infinite; the logits show it
-            return self.decode(blocks).reshape(len(raw), -1)
+            self.decode(blocks, values.reshape(-1, self.block))
 
 
 def _repeated(byte: int) -> np.uint64:
@@ -98,12 +98,20 @@ def _scale(blocks: Blocks, part: str) -> Floats:
     return scales
 
 
-def _values(codes: Words, offset: int = 0) -> Floats:
-    """The bytes of words as numbers, less an offset. (blocks, words) to (blocks, 8 words)."""
+def _fill(values: Floats, codes: Words, offset: int = 0) -> None:
+    """The bytes of words as numbers, less an offset. From words in one piece."""
     numbers = codes.view(np.int8)
     if offset:
         np.subtract(numbers, np.int8(offset), out=numbers)
-    return numbers.astype(np.float32)
+    values[:] = numbers.reshape(values.shape)
+
+
+def _scale_groups(values: Floats, scales: Floats, minima: Floats | None = None) -> None:
+    """Values times scales less minima, in as many groups of equal size as there are scales."""
+    groups = values.reshape(len(scales), -1)
+    groups *= scales
+    if minima is not None:
+        groups -= minima
 
 
 def _nibbles(packed: Words) -> Words:
@@ -137,37 +145,32 @@ def _add_bits(codes: Words, packed: Words, *, bits: int) -> None:
         np.bitwise_or(target, column, out=target)
 
 
-def _f32(blocks: Blocks) -> Floats:
-    return blocks["q"].copy()
+def _f32(blocks: Blocks, values: Floats) -> None:
+    values[:, 0] = blocks["q"]
 
 
-def _f16(blocks: Blocks) -> Floats:
-    return np.take(_HALVES, blocks["q"])
+def _f16(blocks: Blocks, values: Floats) -> None:
+    np.take(_HALVES, blocks["q"], out=values[:, 0], mode="clip")
 
 
-def _bf16(blocks: Blocks) -> Floats:
+def _bf16(blocks: Blocks, values: Floats) -> None:
     upper = blocks["q"].astype(np.uint32)
-    return np.left_shift(upper, np.uint32(16), out=upper).view(np.float32)
+    np.left_shift(upper, np.uint32(16), out=values[:, 0].view(np.uint32))
 
 
-def _q8_0(blocks: Blocks) -> Floats:
-    return _scaled(blocks["q"].astype(np.float32), _scale(blocks, "d"))
+def _q8_0(blocks: Blocks, values: Floats) -> None:
+    values[:] = blocks["q"]
+    _scale_groups(values, _scale(blocks, "d"))
 
 
-def _scaled(values: Floats, scales: Floats, minima: Floats | None = None) -> Floats:
-    """Values times scales less minima, in place."""
-    values *= scales
-    if minima is not None:
-        values -= minima
-    return values
+def _q4_0(blocks: Blocks, values: Floats) -> None:
+    _fill(values, _nibbles(blocks["q"]), 8)
+    _scale_groups(values, _scale(blocks, "d"))
 
 
-def _q4_0(blocks: Blocks) -> Floats:
-    return _scaled(_values(_nibbles(blocks["q"]), 8), _scale(blocks, "d"))
-
-
-def _q4_1(blocks: Blocks) -> Floats:
-    return _scaled(_values(_nibbles(blocks["q"])), _scale(blocks, "d"), -_scale(blocks, "m"))
+def _q4_1(blocks: Blocks, values: Floats) -> None:
+    _fill(values, _nibbles(blocks["q"]))
+    _scale_groups(values, _scale(blocks, "d"), -_scale(blocks, "m"))
 
 
 def _fifth_bits(blocks: Blocks) -> Words:
@@ -176,12 +179,14 @@ def _fifth_bits(blocks: Blocks) -> Words:
     return np.bitwise_or(codes, np.take(_BITS, blocks["h"]), out=codes)
 
 
-def _q5_0(blocks: Blocks) -> Floats:
-    return _scaled(_values(_fifth_bits(blocks), 16), _scale(blocks, "d"))
+def _q5_0(blocks: Blocks, values: Floats) -> None:
+    _fill(values, _fifth_bits(blocks), 16)
+    _scale_groups(values, _scale(blocks, "d"))
 
 
-def _q5_1(blocks: Blocks) -> Floats:
-    return _scaled(_values(_fifth_bits(blocks)), _scale(blocks, "d"), -_scale(blocks, "m"))
+def _q5_1(blocks: Blocks, values: Floats) -> None:
+    _fill(values, _fifth_bits(blocks))
+    _scale_groups(values, _scale(blocks, "d"), -_scale(blocks, "m"))
 
 
 def _six_bits(blocks: Blocks) -> tuple[Floats, Floats]:
@@ -191,27 +196,29 @@ def _six_bits(blocks: Blocks) -> tuple[Floats, Floats]:
     scales = np.concatenate([low & 63, (high & 15) | ((low >> 2) & 48)], axis=-1)
     minima = np.concatenate([middle & 63, (high >> 4) | ((middle >> 2) & 48)], axis=-1)
     return (
-        _scaled(scales.astype(np.float32), _scale(blocks, "d")).reshape(-1, 1),
-        _scaled(minima.astype(np.float32), _scale(blocks, "m")).reshape(-1, 1),
+        (scales.astype(np.float32) * _scale(blocks, "d")).reshape(-1, 1),
+        (minima.astype(np.float32) * _scale(blocks, "m")).reshape(-1, 1),
     )
 
 
-def _q4_k(blocks: Blocks) -> Floats:
-    codes = _nibbles(np.ascontiguousarray(blocks["q"]).reshape(-1, 4))
-    return _scaled(_values(codes).reshape(-1, 32), *_six_bits(blocks))
+def _q4_k(blocks: Blocks, values: Floats) -> None:
+    _fill(values, _nibbles(np.ascontiguousarray(blocks["q"]).reshape(-1, 4)))
+    _scale_groups(values, *_six_bits(blocks))
 
 
-def _q5_k(blocks: Blocks) -> Floats:
+def _q5_k(blocks: Blocks, values: Floats) -> None:
     codes = _nibbles(np.ascontiguousarray(blocks["q"]).reshape(-1, 4)).reshape(-1, 32)
     _add_bits(codes, blocks["h"], bits=1)
-    return _scaled(_values(codes).reshape(-1, 32), *_six_bits(blocks))
+    _fill(values, codes)
+    _scale_groups(values, *_six_bits(blocks))
 
 
-def _q6_k(blocks: Blocks) -> Floats:
+def _q6_k(blocks: Blocks, values: Floats) -> None:
     codes = _nibbles(np.ascontiguousarray(blocks["q"]).reshape(-1, 8))
     _add_bits(codes, np.ascontiguousarray(blocks["h"]).reshape(-1, 4), bits=2)
-    scales = _scaled(blocks["s"].astype(np.float32), _scale(blocks, "d"))
-    return _scaled(_values(codes, 32).reshape(-1, 16), scales.reshape(-1, 1))
+    _fill(values, codes, 32)
+    scales = blocks["s"].astype(np.float32) * _scale(blocks, "d")
+    _scale_groups(values, scales.reshape(-1, 1))
 
 
 _HALVES = np.arange(1 << 16, dtype=np.uint16).view(np.float16).astype(np.float32)

@@ -21,7 +21,7 @@ from safetensors import SafetensorError, safe_open
 from ttc.engine.local.config import LINEARS, ModelConfig
 from ttc.engine.local.dequantise import FORMATS
 from ttc.engine.local.folder_config import folder_config
-from ttc.engine.local.stored import Tensor, Weights
+from ttc.engine.local.tensor import Tensor
 from ttc.engine.local.weights import checked
 from ttc.errors import ModelFileError
 
@@ -107,7 +107,7 @@ def read_folder(path: Path) -> Folder:
     return Folder(path=path, config=config, tensors=tensors, files=(path / _CONFIG, *files))
 
 
-def folder_weights(folder: Folder) -> Weights:
+def folder_weights(folder: Folder) -> dict[str, Tensor]:
     """The tensors of a folder's model under the names of GGUF files, checked.
 
     Raises:

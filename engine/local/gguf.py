@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ttc.engine.local.dequantise import FORMATS, NAMES
-from ttc.engine.local.stored import Tensor
+from ttc.engine.local.tensor import Tensor
 from ttc.errors import ModelFileError
 
 __all__ = ["GGUFFile", "Value", "read_gguf"]

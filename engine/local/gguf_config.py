@@ -10,7 +10,7 @@ from ttc.engine.local.config import FAMILIES, LINEARS, MAX_LAYERS, Family, Model
 from ttc.engine.local.gguf import GGUFFile
 from ttc.engine.local.keys import ELSEWHERE, Keys
 from ttc.engine.local.rope import Divided, Linear, Rope, Scaling, Yarn, yarn_magnitude
-from ttc.engine.local.stored import Weights
+from ttc.engine.local.tensor import Tensor
 from ttc.engine.local.weights import checked, in_halves
 from ttc.errors import ModelFileError
 
@@ -97,7 +97,7 @@ def gguf_config(file: GGUFFile) -> ModelConfig:
     return config
 
 
-def gguf_weights(file: GGUFFile, config: ModelConfig) -> Weights:
+def gguf_weights(file: GGUFFile, config: ModelConfig) -> dict[str, Tensor]:
     """The tensors of a file's model, checked.
 
     Raises:

@@ -18,8 +18,8 @@ from ttc.engine.local.attention import CHUNK, Attention, Span
 from ttc.engine.local.config import ModelConfig
 from ttc.engine.local.kv import KVPool
 from ttc.engine.local.linear import Linear, LinearFactory
+from ttc.engine.local.loader import Loader, Rows, Weights, vector
 from ttc.engine.local.rope import Rotation
-from ttc.engine.local.stored import Rows, Staging, Weights, stacked
 
 __all__ = ["Llama"]
 
@@ -59,21 +59,20 @@ class Llama:
         self.config = config
         make = LinearFactory(dtype)
         self._embedding = weights["token_embd.weight"]  # (vocab, hidden)
-        self._norm = stacked([weights["output_norm.weight"]], torch.float32)
+        self._norm = vector(weights["output_norm.weight"])
         # The head is the largest matrix, so it comes first, while there is nothing else yet.
-        head = self._embedding if config.tied else weights["output.weight"]
-        self._head = make(stacked([head], dtype))
+        with Loader(dtype) as loader:
+            head = self._embedding if config.tied else weights["output.weight"]
+            self._head = make(loader.stacked([head]))
         self._layers: list[_Layer] = []
-        staging = Staging()
-
-        def linear(matrices: Sequence[Rows]) -> Linear:
-            return make(stacked(matrices, dtype, staging))
-
-        for i in range(config.num_layers):
-            progress(i, config.num_layers)
-            prefix = f"blk.{i}."
-            block = {n.removeprefix(prefix): r for n, r in weights.items() if n.startswith(prefix)}
-            self._layers.append(_layer(config, i, block, linear))
+        with Loader(dtype) as loader:
+            for i in range(config.num_layers):
+                progress(i, config.num_layers)
+                start = f"blk.{i}."
+                block = {
+                    n.removeprefix(start): r for n, r in weights.items() if n.startswith(start)
+                }
+                self._layers.append(_layer(config, i, block, lambda p: make(loader.stacked(p))))
         progress(config.num_layers, config.num_layers)
         self._windows = {layer.window for layer in self._layers}
         self._group_rows = Attention.probe(
@@ -140,9 +139,6 @@ class Llama:
 def _layer(
     config: ModelConfig, layer: int, block: Weights, make: Callable[[Sequence[Rows]], Linear]
 ) -> _Layer:
-    def vector(name: str) -> torch.Tensor:
-        return stacked([block[name]], torch.float32)
-
     def linear(*names: str) -> Linear:
         matrices = [block[f"{name}.weight"] for name in names]
         product = make(matrices)
@@ -150,7 +146,9 @@ def _layer(
             return product
         bias = torch.cat(
             [
-                vector(f"{name}.bias") if name in config.biases else torch.zeros(matrix.shape[0])
+                vector(block[f"{name}.bias"])
+                if name in config.biases
+                else torch.zeros(matrix.shape[0])
                 for name, matrix in zip(names, matrices, strict=True)
             ]
         )
@@ -158,15 +156,15 @@ def _layer(
 
     norms = [(config.num_heads, "attn_q_norm"), (config.num_kv_heads, "attn_k_norm")]
     return _Layer(
-        attention_norm=vector("attn_norm.weight"),
+        attention_norm=vector(block["attn_norm.weight"]),
         qkv=linear("attn_q", "attn_k", "attn_v"),
-        qk_norm=torch.cat([vector(f"{name}.weight").expand(n, -1) for n, name in norms])
+        qk_norm=torch.cat([vector(block[f"{name}.weight"]).expand(n, -1) for n, name in norms])
         if config.qk_norm
         else None,
         is_rotated=layer not in config.unrotated,
         window=config.window_of(layer),
         output=linear("attn_output"),
-        feed_forward_norm=vector("ffn_norm.weight"),
+        feed_forward_norm=vector(block["ffn_norm.weight"]),
         gate_up=linear("ffn_gate", "ffn_up"),
         down=linear("ffn_down"),
     )

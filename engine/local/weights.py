@@ -6,14 +6,14 @@ until rows of them are asked for.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
-import torch
+import numpy as np
 
 from ttc.engine.local.config import LINEARS, ModelConfig
-from ttc.engine.local.stored import Rows, Weights
+from ttc.engine.local.tensor import Tensor
 from ttc.errors import ModelFileError
 
 __all__ = ["checked", "expected_shapes", "in_halves"]
@@ -59,10 +59,10 @@ def expected_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
 
 def checked(
     path: Path,
-    tensors: Weights,
+    tensors: Mapping[str, Tensor],
     config: ModelConfig,
     label: Callable[[str], str] = lambda name: name,
-) -> Weights:
+) -> dict[str, Tensor]:
     """The tensors that a model needs, all of them there and no other.
 
     Args:
@@ -86,14 +86,14 @@ def checked(
             raise ModelFileError(
                 f"{path}: the tensor {label(name)!r} is missing; fetch the model again"
             )
-        if (found := tuple(tensors[name].shape)) != shape:
+        if (found := tensors[name].shape) != shape:
             raise ModelFileError(
                 f"{path}: the tensor {label(name)!r} has the shape {found}, not {shape}"
             )
     return {name: tensors[name] for name in shapes}
 
 
-def in_halves(tensors: Weights, config: ModelConfig) -> Weights:
+def in_halves(tensors: Mapping[str, Tensor], config: ModelConfig) -> dict[str, Tensor]:
     """Queries and keys, weights and biases, in the order that a rotation by halves takes.
 
     In the file, row i of a head's first half and of its second are neighbours. The order in the
@@ -101,27 +101,11 @@ def in_halves(tensors: Weights, config: ModelConfig) -> Weights:
     """
     heads = {"attn_q": config.num_heads, "attn_k": config.num_kv_heads}
 
-    def ordered(name: str, rows: Rows) -> Rows:
+    def ordered(name: str, tensor: Tensor) -> Tensor:
         count = heads.get(name.split(".")[-2])
         if count is None:
-            return rows
-        places = torch.arange(count * config.head_dim).view(count, config.head_dim // 2, 2)
-        return _Ordered(rows, places.transpose(1, 2).flatten())
+            return tensor
+        places = np.arange(count * config.head_dim).reshape(count, config.head_dim // 2, 2)
+        return replace(tensor, places=places.swapaxes(1, 2).flatten())
 
-    return {name: ordered(name, rows) for name, rows in tensors.items()}
-
-
-@dataclass(frozen=True)
-class _Ordered:
-    """A tensor whose rows lie in another order in its file."""
-
-    rows: Rows
-    places: torch.Tensor
-    """For each row, where it lies."""
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.rows.shape
-
-    def __getitem__(self, where: slice | torch.Tensor) -> torch.Tensor:
-        return self.rows[self.places[where]]
+    return {name: ordered(name, tensor) for name, tensor in tensors.items()}

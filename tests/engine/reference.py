@@ -189,3 +189,61 @@ def round_through(model: Any, kind: GGMLQuantizationType) -> Any:
                 values = dequantize(quantize(weight.numpy(), kind), kind)
                 weight.copy_(torch.from_numpy(np.ascontiguousarray(values)))
     return model
+
+
+PARTS = {
+    "token_embd": "model.embed_tokens",
+    "output_norm": "model.norm",
+    "output": "lm_head",
+    "attn_norm": "input_layernorm",
+    "ffn_norm": "post_attention_layernorm",
+    "attn_q": "self_attn.q_proj",
+    "attn_k": "self_attn.k_proj",
+    "attn_v": "self_attn.v_proj",
+    "attn_output": "self_attn.o_proj",
+    "ffn_gate": "mlp.gate_proj",
+    "ffn_up": "mlp.up_proj",
+    "ffn_down": "mlp.down_proj",
+}
+"""What transformers calls tensors of GGUF files."""
+
+
+def reference_model(path: Path) -> Any:
+    """The model of a `llama` or `qwen2` file in transformers, read by gguf-py alone."""
+    reader = gguf.GGUFReader(path)
+    family = str(reader.fields["general.architecture"].contents())
+
+    def key(name: str) -> Any:
+        return reader.fields[f"{family}.{name}"].contents()
+
+    state = {}
+    heads = {"attn_q": key("attention.head_count"), "attn_k": key("attention.head_count_kv")}
+    for tensor in reader.tensors:
+        *block, name, kind = tensor.name.split(".")
+        values = np.array(dequantize(tensor.data, tensor.tensor_type), dtype=np.float32)
+        if family == "llama" and (count := heads.get(name)):  # the inverse of `permuted`
+            split = values.reshape(count, len(values) // count // 2, 2, *values.shape[1:])
+            values = np.ascontiguousarray(split.swapaxes(1, 2).reshape(values.shape))
+        prefix = f"model.layers.{block[1]}." if block else ""
+        state[f"{prefix}{PARTS[name]}.{kind}"] = torch.from_numpy(values)
+    config_class, model_class = CLASSES[family]
+    config = config_class(
+        hidden_size=key("embedding_length"),
+        intermediate_size=key("feed_forward_length"),
+        num_hidden_layers=key("block_count"),
+        num_attention_heads=heads["attn_q"],
+        num_key_value_heads=heads["attn_k"],
+        rms_norm_eps=key("attention.layer_norm_rms_epsilon"),
+        rope_parameters={"rope_type": "default", "rope_theta": key("rope.freq_base")},
+        max_position_embeddings=key("context_length"),
+        vocab_size=len(state["model.embed_tokens.weight"]),
+        tie_word_embeddings="lm_head.weight" not in state,
+    )
+    with torch.device("meta"):  # no time is lost on random weights
+        model = model_class(config)
+    missing, unexpected = model.load_state_dict(state, strict=False, assign=True)
+    if unexpected or missing != ["lm_head.weight"] * config.tie_word_embeddings:
+        raise ValueError(f"missing {missing}, unexpected {unexpected}")
+    model.tie_weights()
+    model.model.rotary_emb = type(model.model.rotary_emb)(config=config)
+    return model.eval()

@@ -18,8 +18,9 @@ from tests.engine.reference import ids_of, logits_of
 from ttc.engine.local.config import ModelConfig
 from ttc.engine.local.dequantise import FORMATS, NAMES
 from ttc.engine.local.gguf import read_gguf
+from ttc.engine.local.loader import Loader
 from ttc.engine.local.model import Llama
-from ttc.engine.local.stored import Loader, Tensor
+from ttc.engine.local.tensor import Tensor
 from ttc.engine.local.weights import expected_shapes
 
 HALVES = {"Q4_K": (0, 2), "Q5_K": (0, 2), "Q6_K": (208,), "Q4_1": (0, 2), "Q5_1": (0, 2)}

@@ -14,8 +14,9 @@ from ttc.engine.local.config import ModelConfig
 from ttc.engine.local.dequantise import FORMATS
 from ttc.engine.local.gguf import read_gguf
 from ttc.engine.local.gguf_config import gguf_config, gguf_weights
+from ttc.engine.local.loader import Loader
 from ttc.engine.local.rope import Dynamic, Linear, Rope, Rotation, Scaling, Yarn
-from ttc.engine.local.stored import Loader, Tensor
+from ttc.engine.local.tensor import Tensor
 from ttc.engine.local.weights import in_halves
 
 FILE_ORDER = [0, 4, 1, 5, 2, 6, 3, 7]

@@ -1,0 +1,137 @@
+"""Loading a model from its path: what is reported, and that files of all kinds can be talked to."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+from gguf import GGUFWriter
+from tokenizers import Tokenizer, models, pre_tokenizers
+
+from tests.engine.reference import make_model, save, write_gguf
+from ttc.engine.local import LocalEngine
+from ttc.engine.local.source import open_model
+from ttc.engine.local.vocabulary import BYTE_LETTERS
+from ttc.errors import ModelFileError
+from ttc.ports import Request
+
+END = "<|endoftext|>"
+LETTERS = sorted(BYTE_LETTERS, key=lambda letter: BYTE_LETTERS[letter])
+WORDS = [*LETTERS, "th"]
+NUM_TOKENS, NUM_ROWS = 258, 300
+
+
+def model() -> Any:
+    """A model with more rows than there are tokens."""
+    return make_model("qwen2", vocab_size=NUM_ROWS)
+
+
+def tokenizer_keys(writer: GGUFWriter) -> None:
+    """A vocabulary of bytes, one pair and an end."""
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("qwen2")
+    writer.add_token_list([*WORDS, END])
+    writer.add_token_merges(["t h"])
+    writer.add_token_types([1] * 257 + [3])
+    writer.add_eos_token_id(257)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """A GGUF file."""
+    return write_gguf(model(), tmp_path / "tiny.gguf", keys=tokenizer_keys)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with the same model."""
+    path = save(model(), tmp_path / "tiny")
+    tokenizer = Tokenizer(models.BPE({word: i for i, word in enumerate(WORDS)}, [("t", "h")]))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.add_special_tokens([END])
+    tokenizer.save(str(path / "tokenizer.json"))
+    return path
+
+
+def test_a_file_and_a_folder_of_one_model_say_the_same(
+    file: Path, folder: Path, ask: Callable[..., Request]
+) -> None:
+    """Token by token; their fingerprints differ, and so do their numerics."""
+    said, numerics = [], []
+    for path in (file, folder):
+        with LocalEngine.load(path) as engine:
+            calls = [engine.submit(ask("hello", 20, seed=i, temperature=2.0)) for i in range(4)]
+            said.append([call.future.result().token_ids for call in calls])
+            numerics.append(engine.numerics)
+
+    assert said[0] == said[1]
+    assert len(set(numerics)) == 2
+
+
+def test_rows_without_a_token_are_never_drawn(file: Path, ask: Callable[..., Request]) -> None:
+    """At a temperature at which every seventh token would be one."""
+    with LocalEngine.load(file) as engine:
+        calls = [engine.submit(ask("hello", 40, seed=i, temperature=100.0)) for i in range(8)]
+        drawn = [token for call in calls for token in call.future.result().token_ids or ()]
+
+    assert len(drawn) > 100
+    assert max(drawn) < NUM_TOKENS
+
+
+def test_weights_may_be_rounded_to_bfloat16(file: Path, ask: Callable[..., Request]) -> None:
+    """The numerics say so, and first tokens are mostly the same."""
+    firsts = []
+    dtypes: tuple[Literal["fp32", "bf16"], ...] = ("fp32", "bf16")
+    for dtype in dtypes:
+        with LocalEngine.load(file, dtype=dtype) as engine:
+            assert {"fp32": "float32", "bf16": "bfloat16"}[dtype] in engine.numerics
+            calls = [engine.submit(ask(text, 1, temperature=0)) for text in "abcdefghij"]
+            firsts.append([call.future.result().token_ids for call in calls])
+
+    assert sum(a == b for a, b in zip(*firsts, strict=True)) >= 6
+
+
+def test_progress_is_told_in_stages(file: Path) -> None:
+    """First the file, of unknown amount, then layer by layer."""
+    told: list[tuple[str, int, int | None]] = []
+    LocalEngine.load(file, progress=lambda *step: told.append(step)).close()
+
+    assert told == [("open", 0, None), *(("load", done, 4) for done in range(5))]
+
+
+def test_what_progress_raises_ends_the_loading(file: Path) -> None:
+    """And leaves no thread."""
+
+    def stop(stage: str, done: int, total: int | None) -> None:
+        if done == 2:
+            raise KeyboardInterrupt
+
+    before = threading.active_count()
+    with pytest.raises(KeyboardInterrupt):
+        LocalEngine.load(file, progress=stop)
+    assert threading.active_count() <= before
+
+
+@pytest.mark.parametrize("name", ["model.bin", "consolidated.00.pth", "model.pt"])
+def test_a_pickle_is_refused_before_it_is_opened(name: str, tmp_path: Path) -> None:
+    """Whether or not it is there."""
+    with pytest.raises(ModelFileError, match=r"is a pickle, which can run code"):
+        open_model(tmp_path / name)
+
+
+def test_weights_without_their_folder_are_refused(folder: Path) -> None:
+    """They do not say what model they are of."""
+    with pytest.raises(ModelFileError, match=r"holds weights alone; give its folder"):
+        open_model(folder / "model.safetensors")
+
+
+def test_a_tokenizer_larger_than_the_model_is_refused(tmp_path: Path) -> None:
+    """Its last tokens would have no embedding."""
+    small = make_model("qwen2", vocab_size=200)
+    path = write_gguf(small, tmp_path / "m.gguf", keys=tokenizer_keys)
+
+    with pytest.raises(ModelFileError, match="tokenizer has 258 tokens, and the model knows 200"):
+        open_model(path)
