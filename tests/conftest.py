@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ttc.engine.local.models import find, home
+from ttc.engine.local.hub.models import find, home
 from ttc.errors import TTCError
 
 MODEL = "smollm2-135m"

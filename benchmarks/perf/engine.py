@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from ttc.engine.local import LocalEngine
-from ttc.engine.local.models import find
+from ttc.engine.local.hub.models import find
 from ttc.ports import Request
 from ttc.types import Branch, Problem, Sampling
 

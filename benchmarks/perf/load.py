@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ttc.benchmarks.results import write_result
-from ttc.engine.local.models import MODELS, models_folder
+from ttc.engine.local.hub.models import MODELS, models_folder
 
 RUNS = 3
 POLL_S = 0.004
@@ -42,7 +42,7 @@ def own():
             return int(line.split()[1]) * 1024
 print(own(), flush=True)
 from ttc.engine.local import LocalEngine
-from ttc.engine.local.weights import expected_shapes
+from ttc.engine.local.files.weights import expected_shapes
 from ttc.ports import Request
 from ttc.types import Problem, Sampling
 path, dtype = sys.argv[1:]

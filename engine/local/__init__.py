@@ -29,7 +29,7 @@ def load(model: str) -> LocalEngine:
         ModelFileError: there is no such model, or its file is damaged or not supported.
     """
     from ttc.engine.local.engine import LocalEngine
-    from ttc.engine.local.models import find
+    from ttc.engine.local.hub.models import find
 
     path = str(find(model).resolve())
     with _loading:

@@ -25,12 +25,12 @@ import torch
 from ttc.engine.local.attention import CHUNK
 from ttc.engine.local.batch import Batch, Counters
 from ttc.engine.local.kv import KVPool
-from ttc.engine.local.prompt import Prompt
 from ttc.engine.local.sequence import Sequence, path_tokens
 from ttc.engine.local.source import ModelSource, Progress, open_model
+from ttc.engine.local.text.prompt import Prompt
+from ttc.engine.local.text.tokenizer import clean_text
+from ttc.engine.local.text.vocabulary import After
 from ttc.engine.local.threads import thread_count
-from ttc.engine.local.tokenizer import clean_text
-from ttc.engine.local.vocabulary import After
 from ttc.engine.local.worker import LocalGeneration, Worker
 from ttc.errors import ContextOverflow, EngineError
 from ttc.ports import Capabilities, Request

@@ -16,9 +16,9 @@ import torch.nn.functional as F
 
 from ttc.engine.local.attention import CHUNK, Attention, Span
 from ttc.engine.local.config import ModelConfig
+from ttc.engine.local.files.loader import Loader, Rows, Weights, vector
 from ttc.engine.local.kv import KVPool
 from ttc.engine.local.linear import Linear, LinearFactory
-from ttc.engine.local.loader import Loader, Rows, Weights, vector
 from ttc.engine.local.rope import Rotation
 
 __all__ = ["Llama"]

@@ -8,8 +8,8 @@ from concurrent.futures import Future
 
 from ttc.engine.local.cache import Page
 from ttc.engine.local.sample import Draw
-from ttc.engine.local.stream import TextStream
-from ttc.engine.local.tokenizer import TextTokens
+from ttc.engine.local.text.stream import TextStream
+from ttc.engine.local.text.tokenizer import TextTokens
 from ttc.ports import Request
 from ttc.types import Branch, Chunk, FinishReason
 

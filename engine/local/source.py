@@ -11,12 +11,12 @@ from typing import Literal
 import torch
 
 from ttc.engine.local.config import ModelConfig
-from ttc.engine.local.folder import Folder, folder_weights, read_folder
-from ttc.engine.local.gguf import GGUFFile, read_gguf
-from ttc.engine.local.gguf_config import gguf_config, gguf_weights
+from ttc.engine.local.files.folder import Folder, folder_weights, read_folder
+from ttc.engine.local.files.gguf import GGUFFile, read_gguf
+from ttc.engine.local.files.gguf_config import gguf_config, gguf_weights
 from ttc.engine.local.model import Llama
-from ttc.engine.local.prompt import ChatTemplate
-from ttc.engine.local.tokenizer import TextTokens
+from ttc.engine.local.text.prompt import ChatTemplate
+from ttc.engine.local.text.tokenizer import TextTokens
 from ttc.errors import ModelFileError
 
 __all__ = ["ModelSource", "Progress", "open_model"]

@@ -12,8 +12,8 @@ from typing import Any
 import gguf
 import pytest
 
-from ttc.engine.local.details import FILE_TYPES
-from ttc.engine.local.hub import Record, write_record
+from ttc.engine.local.hub.details import FILE_TYPES
+from ttc.engine.local.hub.repository import Record, write_record
 
 Cli = Callable[..., subprocess.CompletedProcess[str]]
 COMMIT = "0" * 40

@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from ttc.engine.local import models
+from ttc.engine.local.hub import models
 from ttc.errors import ModelFileError
 
 MAIN = "import sys; from ttc.cli import main; sys.exit(main())"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ttc.engine.local import models
+from ttc.engine.local.hub import models
 
 Cli = Callable[..., subprocess.CompletedProcess[str]]
 NAME = "smollm2-135m"

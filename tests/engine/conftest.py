@@ -13,14 +13,14 @@ import pytest
 import torch
 
 from ttc.engine.local.config import ModelConfig
-from ttc.engine.local.gguf import GGUFFile, Value
+from ttc.engine.local.files.gguf import GGUFFile, Value
+from ttc.engine.local.files.weights import expected_shapes
+from ttc.engine.local.hub.models import MODELS, find
 from ttc.engine.local.model import Llama
-from ttc.engine.local.models import MODELS, find
-from ttc.engine.local.prompt import ChatTemplate
 from ttc.engine.local.source import ModelSource
-from ttc.engine.local.tokenizer import TextTokens
-from ttc.engine.local.vocabulary import BYTE_LETTERS
-from ttc.engine.local.weights import expected_shapes
+from ttc.engine.local.text.prompt import ChatTemplate
+from ttc.engine.local.text.tokenizer import TextTokens
+from ttc.engine.local.text.vocabulary import BYTE_LETTERS
 from ttc.errors import ModelFileError
 from ttc.ports import Request
 from ttc.types import Branch, Problem, Sampling

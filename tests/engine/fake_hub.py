@@ -108,7 +108,7 @@ def hub_(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeHub]:
     for name in ("HF_TOKEN", "HF_HUB_OFFLINE", "TTC_OFFLINE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
-    monkeypatch.setattr("ttc.engine.local.hub_client._PAUSE_S", 0.0)
+    monkeypatch.setattr("ttc.engine.local.hub.client._PAUSE_S", 0.0)
     monkeypatch.setattr("ttc.config.config_file", lambda: tmp_path / "config.toml")
     monkeypatch.setenv("TTC_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")

@@ -14,9 +14,9 @@ from gguf import GGMLQuantizationType, GGUFWriter
 from gguf.quants import dequantize, quantize
 
 from ttc.engine.local.attention import CHUNK, Span
-from ttc.engine.local.folder import folder_weights, read_folder
-from ttc.engine.local.gguf import read_gguf
-from ttc.engine.local.gguf_config import gguf_config, gguf_weights
+from ttc.engine.local.files.folder import folder_weights, read_folder
+from ttc.engine.local.files.gguf import read_gguf
+from ttc.engine.local.files.gguf_config import gguf_config, gguf_weights
 from ttc.engine.local.kv import KVPool
 from ttc.engine.local.model import Llama
 

@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ttc.engine.local import LocalEngine
-from ttc.engine.local.gguf import GGUFFile, Value
-from ttc.engine.local.prompt import ChatTemplate
+from ttc.engine.local.files.gguf import GGUFFile, Value
 from ttc.engine.local.source import ModelSource
-from ttc.engine.local.tokenizer import TextTokens
+from ttc.engine.local.text.prompt import ChatTemplate
+from ttc.engine.local.text.tokenizer import TextTokens
 from ttc.errors import EngineError, ModelFileError
 from ttc.types import Message, Problem
 

@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 
 from tests.engine.reference import ids_of, logits_of
 from ttc.engine.local.config import ModelConfig
-from ttc.engine.local.dequantise import FORMATS, NAMES
-from ttc.engine.local.gguf import read_gguf
-from ttc.engine.local.loader import Loader
+from ttc.engine.local.files.dequantise import FORMATS, NAMES
+from ttc.engine.local.files.gguf import read_gguf
+from ttc.engine.local.files.loader import Loader
+from ttc.engine.local.files.tensor import Tensor
+from ttc.engine.local.files.weights import expected_shapes
 from ttc.engine.local.model import Llama
-from ttc.engine.local.tensor import Tensor
-from ttc.engine.local.weights import expected_shapes
 
 HALVES = {"Q4_K": (0, 2), "Q5_K": (0, 2), "Q6_K": (208,), "Q4_1": (0, 2), "Q5_1": (0, 2)}
 """Where the scales of a block lie, unless it is at its start."""

@@ -22,7 +22,7 @@ from tests.engine.reference import (
     reference_logits,
     save,
 )
-from ttc.engine.local.folder import folder_weights, read_folder
+from ttc.engine.local.files.folder import folder_weights, read_folder
 from ttc.errors import ModelFileError
 
 WEIGHTS = "model.safetensors"

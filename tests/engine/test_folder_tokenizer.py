@@ -12,9 +12,9 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pro
 from tokenizers import pre_tokenizers as pre
 
 from tests.engine.texts import mixed_texts
-from ttc.engine.local.stream import TextStream
-from ttc.engine.local.tokenizer import TextTokens
-from ttc.engine.local.vocabulary import BYTE_LETTERS
+from ttc.engine.local.text.stream import TextStream
+from ttc.engine.local.text.tokenizer import TextTokens
+from ttc.engine.local.text.vocabulary import BYTE_LETTERS
 from ttc.errors import ModelFileError
 
 Make = Callable[..., Path]

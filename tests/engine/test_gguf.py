@@ -19,8 +19,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.engine.reference import make_model, write_gguf
-from ttc.engine.local.gguf import read_gguf
-from ttc.engine.local.gguf_config import gguf_config, gguf_weights
+from ttc.engine.local.files.gguf import read_gguf
+from ttc.engine.local.files.gguf_config import gguf_config, gguf_weights
 from ttc.errors import ModelFileError
 
 Keys = Callable[[GGUFWriter], None]

@@ -6,8 +6,8 @@ from time import perf_counter
 
 import pytest
 
-from ttc.engine.local.prompt import ChatTemplate
-from ttc.engine.local.tokenizer import TextTokens
+from ttc.engine.local.text.prompt import ChatTemplate
+from ttc.engine.local.text.tokenizer import TextTokens
 from ttc.errors import EngineError
 from ttc.types import Message
 

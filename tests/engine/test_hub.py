@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.engine.fake_hub import FakeHub, hub_  # noqa: F401 - a fixture
-from ttc.engine.local.hub import HubId, choose
-from ttc.engine.local.models import find, hub_folder, pull
+from ttc.engine.local.hub.models import find, hub_folder, pull
+from ttc.engine.local.hub.repository import HubId, choose
 from ttc.errors import ModelFileError
 
 WEIGHTS = bytes(range(256)) * 1_200

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.engine.fake_hub import FakeHub, Refusal, hub_  # noqa: F401 - a fixture
-from ttc.engine.local.models import find, pull
+from ttc.engine.local.hub.models import find, pull
 from ttc.errors import ModelFileError
 
 TOKEN = "hf_secret"
@@ -220,7 +220,7 @@ def test_a_disk_that_fills_up_leaves_no_model(
     def full(source: Path, target: Path) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(target))
 
-    monkeypatch.setattr("ttc.engine.local.hub_client.place", full)
+    monkeypatch.setattr("ttc.engine.local.hub.client.place", full)
 
     with pytest.raises(OSError, match="No space left"):
         pull("org/toy")

@@ -14,7 +14,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from tests.engine.reference import make_model, save, write_gguf
 from ttc.engine.local import LocalEngine
 from ttc.engine.local.source import open_model
-from ttc.engine.local.vocabulary import BYTE_LETTERS
+from ttc.engine.local.text.vocabulary import BYTE_LETTERS
 from ttc.errors import ModelFileError
 from ttc.ports import Request
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from ttc.engine.local.models import MODELS, Recipe, find, pull
+from ttc.engine.local.hub.models import MODELS, Recipe, find, pull
 from ttc.errors import ModelFileError
 
 WEIGHTS = b"weights" * 300_000

@@ -17,9 +17,9 @@ from tests.engine.reference import (
     round_through,
     write_gguf,
 )
-from ttc.engine.local.gguf import read_gguf
-from ttc.engine.local.models import find, models_folder
-from ttc.engine.local.tokenizer import TextTokens
+from ttc.engine.local.files.gguf import read_gguf
+from ttc.engine.local.hub.models import find, models_folder
+from ttc.engine.local.text.tokenizer import TextTokens
 
 pytestmark = [pytest.mark.model, pytest.mark.timeout(600)]
 

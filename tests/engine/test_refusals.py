@@ -13,10 +13,10 @@ from gguf import GGUFWriter, RopeScalingType
 
 from tests.engine.reference import make_model, save, write_gguf
 from ttc.engine.local.config import FAMILIES, ModelConfig
-from ttc.engine.local.folder import folder_weights, read_folder
-from ttc.engine.local.folder_config import folder_config
-from ttc.engine.local.gguf import read_gguf
-from ttc.engine.local.gguf_config import gguf_config, gguf_weights
+from ttc.engine.local.files.folder import folder_weights, read_folder
+from ttc.engine.local.files.folder_config import folder_config
+from ttc.engine.local.files.gguf import read_gguf
+from ttc.engine.local.files.gguf_config import gguf_config, gguf_weights
 from ttc.errors import ModelFileError
 
 Keys = Callable[[GGUFWriter], None]

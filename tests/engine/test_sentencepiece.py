@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 
 from tests.engine.texts import mixed_texts
 from ttc.engine.local import LocalEngine
-from ttc.engine.local.gguf import GGUFFile, Value
+from ttc.engine.local.files.gguf import GGUFFile, Value
 from ttc.engine.local.source import ModelSource
-from ttc.engine.local.spm import ScoredPairs
-from ttc.engine.local.stream import TextStream
-from ttc.engine.local.tokenizer import TextTokens
+from ttc.engine.local.text.spm import ScoredPairs
+from ttc.engine.local.text.stream import TextStream
+from ttc.engine.local.text.tokenizer import TextTokens
 from ttc.ports import Request
 from ttc.types import Problem, Sampling
 

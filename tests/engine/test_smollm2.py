@@ -12,8 +12,8 @@ import torch
 
 from ttc.engine.local import LocalEngine
 from ttc.engine.local.attention import Span
+from ttc.engine.local.hub.models import find
 from ttc.engine.local.kv import KVPool
-from ttc.engine.local.models import find
 from ttc.ports import Request
 from ttc.types import Branch, Problem
 

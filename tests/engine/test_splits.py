@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
 from tests.engine.texts import mixed_texts
-from ttc.engine.local.bpe import SPLITS, byte_level
-from ttc.engine.local.gguf import GGUFFile, read_gguf
-from ttc.engine.local.models import find, models_folder
-from ttc.engine.local.prompt import ChatTemplate
-from ttc.engine.local.stream import TextStream
-from ttc.engine.local.tokenizer import TextTokens
-from ttc.engine.local.vocabulary import BYTE_LETTERS
+from ttc.engine.local.files.gguf import GGUFFile, read_gguf
+from ttc.engine.local.hub.models import find, models_folder
+from ttc.engine.local.text.bpe import SPLITS, byte_level
+from ttc.engine.local.text.prompt import ChatTemplate
+from ttc.engine.local.text.stream import TextStream
+from ttc.engine.local.text.tokenizer import TextTokens
+from ttc.engine.local.text.vocabulary import BYTE_LETTERS
 from ttc.types import Message
 
 GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"

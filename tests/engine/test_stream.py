@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ttc.engine.local.stream import StopStrings, TextStream
+from ttc.engine.local.text.stream import StopStrings, TextStream
 
 
 def run(

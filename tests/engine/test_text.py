@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ttc.engine.local import LocalEngine
-from ttc.engine.local.gguf import GGUFFile
+from ttc.engine.local.files.gguf import GGUFFile
 from ttc.engine.local.source import ModelSource
-from ttc.engine.local.tokenizer import TextTokens
+from ttc.engine.local.text.tokenizer import TextTokens
 from ttc.errors import ModelFileError
 from ttc.ports import Request
 

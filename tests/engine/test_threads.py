@@ -26,7 +26,7 @@ def test_importing_the_engine_package_is_light() -> None:
     """No torch, no gguf; and the names can still be asked for."""
     program = """
 import sys
-import ttc.engine, ttc.engine.local, ttc.engine.local.models
+import ttc.engine, ttc.engine.local, ttc.engine.local.hub.models
 print([name for name in ("torch", "gguf", "numpy", "transformers") if name in sys.modules])
 print(ttc.engine.local.LocalEngine.__name__, "torch" in sys.modules)
 """

@@ -11,13 +11,13 @@ import torch
 
 from tests.engine.reference import make_model, permuted, write_gguf
 from ttc.engine.local.config import ModelConfig
-from ttc.engine.local.dequantise import FORMATS
-from ttc.engine.local.gguf import read_gguf
-from ttc.engine.local.gguf_config import gguf_config, gguf_weights
-from ttc.engine.local.loader import Loader
+from ttc.engine.local.files.dequantise import FORMATS
+from ttc.engine.local.files.gguf import read_gguf
+from ttc.engine.local.files.gguf_config import gguf_config, gguf_weights
+from ttc.engine.local.files.loader import Loader
+from ttc.engine.local.files.tensor import Tensor
+from ttc.engine.local.files.weights import in_halves
 from ttc.engine.local.rope import Dynamic, Linear, Rope, Rotation, Scaling, Yarn
-from ttc.engine.local.tensor import Tensor
-from ttc.engine.local.weights import in_halves
 
 FILE_ORDER = [0, 4, 1, 5, 2, 6, 3, 7]
 

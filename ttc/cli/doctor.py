@@ -36,7 +36,7 @@ def doctor() -> None:
         "torch": _torch,
         "compiler": _compiler,
         "pip": lambda: "there" if find_spec("pip") else "missing; `ttc pull` needs it",
-        "TTC_HOME": lambda: f"{room('engine.local.models').home()}",
+        "TTC_HOME": lambda: f"{room('engine.local.hub.models').home()}",
     }
     rows = [(name, _found(check)) for name, check in checks.items()]
     rows += _listed("extra", _extras)
@@ -148,4 +148,4 @@ def _is_installed(distribution: str) -> bool:
 
 
 def _models() -> dict[str, str]:
-    return {entry.name: where(entry) for entry in room("engine.local.catalog").catalog()}
+    return {entry.name: where(entry) for entry in room("engine.local.hub.catalog").catalog()}

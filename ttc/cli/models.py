@@ -25,7 +25,7 @@ def models(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """List the models that there are: built in, taken in, and pulled from the hub."""
-    entries = list(room("engine.local.catalog").catalog())
+    entries = list(room("engine.local.hub.catalog").catalog())
     if json:
         made = {"schema_version": SCHEMA_VERSION, "models": [_values(entry) for entry in entries]}
         say(dumps(made, indent=2))

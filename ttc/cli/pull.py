@@ -25,7 +25,7 @@ def pull(
     what: Annotated[str, typer.Argument(help=_WHAT, metavar="WHAT", show_default=False)],
 ) -> None:
     """Fetch a model and print its path."""
-    models: Any = room("engine.local.models")
+    models: Any = room("engine.local.hub.models")
     before = _place_of(models, what)
     columns = (SpinnerColumn("line"), TextColumn("{task.description}"), BarColumn())
     with Progress(

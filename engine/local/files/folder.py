@@ -19,10 +19,10 @@ import torch
 from safetensors import SafetensorError, safe_open
 
 from ttc.engine.local.config import LINEARS, ModelConfig
-from ttc.engine.local.dequantise import FORMATS
-from ttc.engine.local.folder_config import folder_config
-from ttc.engine.local.tensor import Tensor
-from ttc.engine.local.weights import checked
+from ttc.engine.local.files.dequantise import FORMATS
+from ttc.engine.local.files.folder_config import folder_config
+from ttc.engine.local.files.tensor import Tensor
+from ttc.engine.local.files.weights import checked
 from ttc.errors import ModelFileError
 
 __all__ = ["Folder", "folder_weights", "read_folder"]

@@ -13,10 +13,10 @@ from functools import cache
 from pathlib import Path
 from typing import cast
 
-from ttc.engine.local.bpe import SPLITS, Split, byte_level, merge_model
-from ttc.engine.local.gguf import GGUFFile, Value
-from ttc.engine.local.spm import ScoredPairs
-from ttc.engine.local.vocabulary import (
+from ttc.engine.local.files.gguf import GGUFFile, Value
+from ttc.engine.local.text.bpe import SPLITS, Split, byte_level, merge_model
+from ttc.engine.local.text.spm import ScoredPairs
+from ttc.engine.local.text.vocabulary import (
     SPACE,
     Vocabulary,
     is_control,

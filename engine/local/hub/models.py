@@ -12,10 +12,10 @@ import os
 from pathlib import Path
 
 from ttc.config import Settings, settings
-from ttc.engine.local import hub
-from ttc.engine.local.details import Details
-from ttc.engine.local.files import CONFIG, Progress, first_part, parts, stem, take_in
-from ttc.engine.local.wheels import Recipe, fetch
+from ttc.engine.local.hub import repository
+from ttc.engine.local.hub.details import Details
+from ttc.engine.local.hub.files import CONFIG, Progress, first_part, parts, stem, take_in
+from ttc.engine.local.hub.wheels import Recipe, fetch
 from ttc.errors import ModelFileError
 from ttc.registry import install_hint
 
@@ -59,9 +59,9 @@ def models_folder() -> Path:
     return home() / "models"
 
 
-def pulled() -> dict[str, hub.Record]:
+def pulled() -> dict[str, repository.Record]:
     """What was pulled from the hub, by name."""
-    return {record.name: record for record in hub.records(hub_folder())}
+    return {record.name: record for record in repository.records(hub_folder())}
 
 
 def hub_folder() -> Path:
@@ -99,8 +99,8 @@ def find(name_or_path: str | os.PathLike[str]) -> Path:
             f"no model {name!r} at {path}: it has not been pulled; run `ttc pull {name}`"
         )
     found = _at_path(name) or taken_in().get(name)
-    if found is None and (wanted := hub.HubId.parse(name)):
-        found = hub.find_pulled(wanted, hub_folder())
+    if found is None and (wanted := repository.HubId.parse(name)):
+        found = repository.find_pulled(wanted, hub_folder())
         if found is None:
             raise ModelFileError(_absent(name, "neither a path, nor pulled", name))
     if found is None:
@@ -155,7 +155,7 @@ def pull(name: str, progress: Progress = lambda stage, done, total: None) -> Pat
         return target
     if name and os.path.exists(path):
         return _take_in(path, progress)
-    wanted = hub.HubId.parse(name)
+    wanted = repository.HubId.parse(name)
     if wanted is None:
         raise ModelFileError(
             f"no model {name!r} can be pulled; known: {', '.join(sorted(MODELS))}; else {_HOW}"
@@ -170,13 +170,13 @@ def _take_in(path: Path, progress: Progress) -> Path:
     return take_in(path, models_folder(), progress)
 
 
-def _pull_from_hub(wanted: hub.HubId, progress: Progress) -> Path:
+def _pull_from_hub(wanted: repository.HubId, progress: Progress) -> Path:
     now = settings()
-    if now.offline.value and (found := hub.find_pulled(wanted, hub_folder())):
+    if now.offline.value and (found := repository.find_pulled(wanted, hub_folder())):
         return found
     _check_online(str(wanted), now)
     try:
-        from ttc.engine.local.hub_client import pull_from_hub
+        from ttc.engine.local.hub.client import pull_from_hub
     except ModuleNotFoundError as error:
         raise ModelFileError(
             f"to pull {wanted} needs {error.name}, which is missing: {install_hint('local')}"

@@ -14,7 +14,7 @@ from functools import lru_cache
 from heapq import heapify, heappop, heappush
 from itertools import pairwise
 
-from ttc.engine.local.vocabulary import SPACE
+from ttc.engine.local.text.vocabulary import SPACE
 
 __all__ = ["ScoredPairs"]
 

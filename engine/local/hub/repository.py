@@ -6,7 +6,7 @@
     org/name@REVISION:FILE.gguf
 
 A pull leaves the files in a folder of their commit and then, as its last step, a record that
-names them: what has no record is not there. Knows no network; `hub_client` does.
+names them: what has no record is not there. Knows no network; `client` does.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from urllib.parse import quote
 
-from ttc.engine.local.files import check_name, folder_files, parts
+from ttc.engine.local.hub.files import check_name, folder_files, parts
 from ttc.errors import ModelFileError
 
 __all__ = ["HubId", "Record", "choose", "find_pulled", "records", "repo_folder", "write_record"]

@@ -20,8 +20,8 @@ from typing import Any
 
 from tokenizers import AddedToken, Tokenizer
 
-from ttc.engine.local.bpe import merge_model
-from ttc.engine.local.vocabulary import (
+from ttc.engine.local.text.bpe import merge_model
+from ttc.engine.local.text.vocabulary import (
     Prefix,
     Vocabulary,
     is_control,

@@ -10,7 +10,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from ttc.engine.local.config import FAMILIES, MAX_LAYERS, Family, ModelConfig
-from ttc.engine.local.keys import ELSEWHERE, Keys
+from ttc.engine.local.files.keys import ELSEWHERE, Keys
 from ttc.engine.local.rope import Dynamic, Linear, Llama3, Rope, Scaling, Yarn, yarn_magnitude
 from ttc.errors import ModelFileError
 

@@ -20,8 +20,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from ttc.engine.local.dequantise import FORMATS, NAMES
-from ttc.engine.local.tensor import Tensor
+from ttc.engine.local.files.dequantise import FORMATS, NAMES
+from ttc.engine.local.files.tensor import Tensor
 from ttc.errors import ModelFileError
 
 __all__ = ["GGUFFile", "Value", "read_gguf"]

@@ -15,8 +15,8 @@ import zipfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ttc.engine.local.details import Details
-from ttc.engine.local.files import Progress
+from ttc.engine.local.hub.details import Details
+from ttc.engine.local.hub.files import Progress
 from ttc.errors import ModelFileError
 
 __all__ = ["Recipe", "fetch"]

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from ttc.engine.local.config import LINEARS, ModelConfig
-from ttc.engine.local.tensor import Tensor
+from ttc.engine.local.files.tensor import Tensor
 from ttc.errors import ModelFileError
 
 __all__ = ["checked", "expected_shapes", "in_halves"]

@@ -8,7 +8,7 @@ from typing import Protocol, Self
 
 import torch
 
-from ttc.engine.local.tensor import Tensor
+from ttc.engine.local.files.tensor import Tensor
 
 __all__ = ["Loader", "Rows", "Weights", "vector"]
 
@@ -94,7 +94,5 @@ def _read(pieces: Sequence[tuple[Rows, slice, torch.Tensor]]) -> None:
             continue
         values = part[where]
         rows = max(1, _SERIAL // values.shape[1])
-        for some, place in zip(
-            torch.split(values, rows), torch.split(target, rows), strict=True
-        ):
+        for some, place in zip(torch.split(values, rows), torch.split(target, rows), strict=True):
             place.copy_(some)

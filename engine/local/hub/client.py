@@ -29,8 +29,16 @@ from huggingface_hub.errors import (
 from huggingface_hub.utils import WeakFileLock, get_session, hf_raise_for_status
 
 from ttc.config import Settings, hub_token
-from ttc.engine.local.files import Progress, place
-from ttc.engine.local.hub import MAIN, HubId, Record, choose, records, repo_folder, write_record
+from ttc.engine.local.hub.files import Progress, place
+from ttc.engine.local.hub.repository import (
+    MAIN,
+    HubId,
+    Record,
+    choose,
+    records,
+    repo_folder,
+    write_record,
+)
 from ttc.errors import ModelFileError
 
 __all__ = ["pull_from_hub"]

@@ -16,10 +16,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-from ttc.engine.local.folder_vocabulary import read_json
-from ttc.engine.local.gguf import GGUFFile
-from ttc.engine.local.templates import Program
-from ttc.engine.local.tokenizer import TextTokens, clean_text
+from ttc.engine.local.files.gguf import GGUFFile
+from ttc.engine.local.text.folder_vocabulary import read_json
+from ttc.engine.local.text.templates import Program
+from ttc.engine.local.text.tokenizer import TextTokens, clean_text
 from ttc.errors import EngineError, ModelFileError
 from ttc.types import Message
 

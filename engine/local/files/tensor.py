@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from ttc.engine.local.dequantise import Format
+from ttc.engine.local.files.dequantise import Format
 
 if TYPE_CHECKING:
     import torch

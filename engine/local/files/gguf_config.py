@@ -7,11 +7,11 @@ defaults of llama.cpp, which wrote most of them.
 from __future__ import annotations
 
 from ttc.engine.local.config import FAMILIES, LINEARS, MAX_LAYERS, Family, ModelConfig
-from ttc.engine.local.gguf import GGUFFile
-from ttc.engine.local.keys import ELSEWHERE, Keys
+from ttc.engine.local.files.gguf import GGUFFile
+from ttc.engine.local.files.keys import ELSEWHERE, Keys
+from ttc.engine.local.files.tensor import Tensor
+from ttc.engine.local.files.weights import checked, in_halves
 from ttc.engine.local.rope import Divided, Linear, Rope, Scaling, Yarn, yarn_magnitude
-from ttc.engine.local.tensor import Tensor
-from ttc.engine.local.weights import checked, in_halves
 from ttc.errors import ModelFileError
 
 __all__ = ["ROPE_DIVISORS", "gguf_config", "gguf_family", "gguf_weights"]

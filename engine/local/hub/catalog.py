@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from ttc.engine.local.details import Details, read_details
-from ttc.engine.local.files import parts
-from ttc.engine.local.models import MODELS, hub_folder, models_folder, pulled, taken_in
+from ttc.engine.local.hub.details import Details, read_details
+from ttc.engine.local.hub.files import parts
+from ttc.engine.local.hub.models import MODELS, hub_folder, models_folder, pulled, taken_in
 from ttc.errors import ModelFileError
 
 __all__ = ["Entry", "catalog"]

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ttc.engine.local.files import CONFIG, INDEX, SINGLE, folder_files
+from ttc.engine.local.hub.files import CONFIG, INDEX, SINGLE, folder_files
 from ttc.errors import ModelFileError
 
 __all__ = ["FILE_TYPES", "Details", "read_details"]
@@ -64,7 +64,7 @@ def read_details(path: Path) -> Details:
 
 
 def _of_gguf(path: Path) -> Details:
-    from ttc.engine.local.gguf import read_gguf  # it needs torch, which takes seconds
+    from ttc.engine.local.files.gguf import read_gguf  # it needs torch, which takes seconds
 
     file = read_gguf(path)
     family, kind = _text(file.metadata, "general.architecture"), file.metadata.get

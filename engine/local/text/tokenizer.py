@@ -16,10 +16,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Self
 
-from ttc.engine.local.folder_vocabulary import folder_vocabulary
-from ttc.engine.local.gguf import GGUFFile
-from ttc.engine.local.gguf_vocabulary import gguf_vocabulary
-from ttc.engine.local.vocabulary import After, Vocabulary
+from ttc.engine.local.files.gguf import GGUFFile
+from ttc.engine.local.text.folder_vocabulary import folder_vocabulary
+from ttc.engine.local.text.gguf_vocabulary import gguf_vocabulary
+from ttc.engine.local.text.vocabulary import After, Vocabulary
 
 __all__ = ["TextTokens", "clean_text"]
 

@@ -1,0 +1,1 @@
+"""Text: tokenizers, chat templates, and tokens back to text while they come."""
