@@ -12,7 +12,7 @@ from ttc.engine.local.files.tensor import Tensor
 
 __all__ = ["Loader", "Rows", "Weights", "vector"]
 
-_PIECE = 1 << 19  # values that are read at once: they stay in the processor's cache
+_PIECE = 1 << 18  # values that are read at once: they stay in the processor's cache
 _SERIAL = 1 << 15  # values up to which PyTorch uses one thread
 
 
