@@ -85,6 +85,7 @@ def run(arguments: Sequence[str]) -> int:
         raise
     except (Fault, TTCError) as error:
         complain(str(error))
+        _flush_or_drop()
         return 2
 
 
@@ -116,6 +117,14 @@ def _command_of(arguments: Sequence[str]) -> str:
 
 def _commands() -> list[str]:
     return [command.callback.__name__ for command in app.registered_commands if command.callback]
+
+
+def _flush_or_drop() -> None:
+    """Writes what is still buffered, where it can be written."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        _drop_output()
 
 
 def _drop_output() -> None:

