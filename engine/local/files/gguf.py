@@ -8,7 +8,6 @@ Knows nothing of models.
 
 from __future__ import annotations
 
-import hashlib
 import math
 import mmap
 import re
@@ -21,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ttc.engine.local.files.dequantise import FORMATS, NAMES
+from ttc.engine.local.files.digest import sha256_of
 from ttc.engine.local.files.tensor import Tensor
 from ttc.errors import ModelFileError
 
@@ -45,7 +45,6 @@ _STRING, _ARRAY = 8, 9
 _MAX_DIMENSIONS = 4
 _MAX_VALUES = 1 << 22
 """Values in a header: eight times those of the largest vocabulary."""
-_PIECE_BYTES = 1 << 20
 _PART = re.compile(r"-(\d{5})-of-(\d{5})\.gguf")
 
 
@@ -61,12 +60,7 @@ class GGUFFile:
 
     def fingerprint(self) -> str:
         """The SHA-256 of the file, in hex; of all its parts, where it has several."""
-        digest = hashlib.sha256()
-        for path in self.parts:
-            with path.open("rb") as file:
-                while piece := file.read(_PIECE_BYTES):
-                    digest.update(piece)
-        return digest.hexdigest()
+        return sha256_of(self.parts)
 
 
 def read_gguf(path: Path) -> GGUFFile:
