@@ -22,10 +22,13 @@ from typing import Literal
 from ttc.errors import BudgetExceeded
 from ttc.types import Branch, Budget
 
-__all__ = ["LOGICAL", "Account", "Division", "PromptTree", "Ticket", "shares"]
+__all__ = ["LOGICAL", "MEASURED", "Account", "Division", "PromptTree", "Ticket", "shares"]
 
 LOGICAL = ("tokens", "calls", "verifier_calls")
 """The resources that are reserved. Seconds are a deadline and are not reserved."""
+
+MEASURED = ("kv_byte_seconds", "sandbox_seconds")
+"""The resources that are known only afterwards; a limit on one acts when it is reached."""
 
 _EVERYTHING = 2**62
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
 from typing import Any, Literal, Protocol, TypeVar
 
-from ttc.budget import Account, PromptTree
+from ttc.budget import LOGICAL, MEASURED, Account, PromptTree
 from ttc.errors import BudgetExceeded
 from ttc.journal import Journal, in_order
 from ttc.ports import Clock, Engine, Timer
@@ -67,6 +67,7 @@ class Run:
         self._calls: dict[Abortable, None] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._timer: Timer | None = None
+        self._ended_by: BudgetExceeded | None = None
         self._considered: dict[str, dict[Branch, Candidate]] = {}
         self._refusals: dict[str, BudgetExceeded] = {}
         self._decisions: dict[str, str] = {}
@@ -94,8 +95,19 @@ class Run:
         return self.engines[role]
 
     def book(self, role: str, usage: Usage) -> None:
-        """Adds to what a role has spent."""
+        """Adds to what a role has spent: the one place where any line is booked.
+
+        A limit on what is only measured acts here, once it is reached.
+        """
         self.usage_by_role[role] = self.usage_by_role.get(role, Usage()) + usage
+        for resource in MEASURED:
+            limit = getattr(self.account.limit, resource)
+            if limit is not None and self._ended_by is None and self._spent(resource) >= limit:
+                self._ended_by = BudgetExceeded(resource, needed=0, remaining=0, limit=limit)
+                asyncio.get_running_loop().call_soon(self._expire)
+
+    def _spent(self, resource: str) -> float:
+        return sum(getattr(usage, resource) or 0.0 for usage in self.usage_by_role.values())
 
     def emit(
         self,
@@ -160,26 +172,33 @@ class Run:
         self._timer = self.clock.call_later(max(0.0, deadline - self.clock.now()), self._expire)
 
     def check_deadline(self) -> None:
-        """Refuses a call after the deadline.
+        """Refuses a call after the deadline, or once another measured limit is reached.
 
         Raises:
-            BudgetExceeded: the deadline has passed.
+            BudgetExceeded: with the limit that ended the run.
         """
         if self.deadline is not None and self.clock.now() >= self.deadline:
-            raise self._late(self.deadline)
+            self._ended_by = self._ended_by or self._late(self.deadline)
+        if self._ended_by is not None:
+            raise self._ended_by
 
     def _late(self, deadline: float) -> BudgetExceeded:
         allowed = deadline - self.started
         return BudgetExceeded("seconds", needed=0, remaining=0, limit=allowed)
 
     def _expire(self) -> None:
+        """Ends every call, since a measured limit is reached."""
+        self._ended_by = reached = self._ended_by or self._late(self.deadline or 0.0)
+        if self._timer is not None:
+            self._timer.cancel()
         for call in list(self._calls):
-            call.abort(self._late(self.deadline or 0.0))
+            call.abort(reached)
         self._timer = self.clock.call_later(GRACE_S, self._give_up)
 
     def _give_up(self) -> None:
-        self.limit_acted("seconds")
-        self.refused("", self._late(self.deadline or 0.0))
+        reached = self._ended_by or self._late(self.deadline or 0.0)
+        self.limit_acted(reached.resource)
+        self.refused("", reached)
         self.on_overdue()
 
     @property
@@ -208,8 +227,8 @@ class Run:
 
     def limit_acted(self, resource: str) -> None:
         """Notes what a limit that acted means for repeating the run."""
-        if resource == "seconds":
-            self.timing["a physical limit acted: seconds"] = None
+        if resource not in LOGICAL:
+            self.timing[f"a physical limit acted: {resource}"] = None
         elif self.cut:
             self.timing[f"the limit of {resource} acted after a cancellation"] = None
         elif resource in self.account.root.contended:
