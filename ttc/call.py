@@ -17,9 +17,19 @@ from typing import Any, TypeVar
 from ttc.budget import Account, Ticket
 from ttc.errors import BudgetExceeded, ContextOverflow, EngineError, NodeError, VerifierError
 from ttc.journal import derive_seed, fingerprint
+from ttc.meter import Meter
 from ttc.ports import Generation, Request, Scope, Verifier
 from ttc.run import Run
-from ttc.types import Branch, Candidate, Chunk, Record, Sampling, Score, Tail, Usage
+from ttc.types import (
+    Branch,
+    Candidate,
+    Chunk,
+    Record,
+    Sampling,
+    Score,
+    Tail,
+    Usage,
+)
 from ttc.work import Work
 
 __all__ = ["Call", "Plan", "VerifierCall", "post"]
@@ -67,8 +77,10 @@ class Call:
         self._generation: Generation | None = None
         self._arrival: asyncio.Future[Branch] | None = None
         self._refusal: BudgetExceeded | None = None
+        self._meter = Meter(self._engine, run.prices.get(plan.branch.role))
         self._allowed = 0  # output tokens of the request that is running
         self._produced = 0
+        self._sent = 0
         self._cue = 0
         self._done = False
         self._started = run.clock.now()
@@ -167,7 +179,16 @@ class Call:
             need={"tokens": self._max_tokens + tail, "calls": 1},
             floor={"tokens": least + tail, "calls": 1},
             prompt=(self._run.prompts, plan.branch),
+            price=self._worst_case,
         )
+
+    def _worst_case(self, tokens: int) -> dict[str, int]:
+        """What a call of so many tokens, its tail included, costs if nothing is cached."""
+        cue, after = self._tail
+        requests = [(self._plan.branch.num_tokens, tokens - cue - after)]
+        if after:
+            requests.append((sum(requests[0]) + cue, after))
+        return self._meter.worst_case(requests)
 
     def _tail_tokens(self) -> tuple[int, int]:
         """The tokens of the tail's cue and of its output."""
@@ -214,13 +235,11 @@ class Call:
             seed=seed,
             until=self._plan.until,
         )
+        self._sent = branch.num_tokens
         self._generation = generation = self._engine.submit(request, self._on_chunk)
-        self.usage += Usage(input_tokens=branch.num_tokens)
         generation.future.add_done_callback(_deliver(loop, self._arrival))
         segment = await self._arrival
         self._check_cut()  # it may have been cut between its arrival and this step
-        self._generation = None
-        self.usage += Usage(cached_input_tokens=generation.cached_input_tokens)
         produced = max_tokens if segment.token_ids is None else len(segment.token_ids)
         self._count(produced)
         if produced > max_tokens:
@@ -242,22 +261,26 @@ class Call:
             return self._allowed
 
     def _count(self, produced: int) -> None:
-        """Adds output tokens, as many as were allowed: the engine pays for what is beyond."""
-        self._produced += max(0, min(produced, self._allowed))
-        self._allowed = 0
+        """Adds what a request came to; of output tokens the engine pays for what is not allowed."""
+        generation, self._generation = self._generation, None
+        output = max(0, min(produced, self._allowed))
+        self._produced, self._allowed = self._produced + output, 0
+        if generation is not None:
+            sent = self._sent
+            self.usage += self._meter.read(generation, sent=sent, output_tokens=output)
 
     def _settle(self, ticket: Ticket, finish: str | None, **detail: Any) -> None:
         if self._done:
             return
         tokens = ticket.prompt_tokens + self._cue + self._produced
+        cancelled = tokens if finish == "cancelled" else 0
         self.usage += Usage(
             tokens=tokens,
             calls=1,
-            output_tokens=self._produced,
-            tokens_cancelled=tokens if finish == "cancelled" else 0,
+            tokens_cancelled=cancelled,
         )
         granted = ticket.granted["tokens"] - ticket.prompt_tokens
-        ticket.settle({"tokens": tokens, "calls": 1})
+        ticket.settle({"tokens": tokens, "calls": 1, **self._meter.booked(ticket.granted)})
         self._run.book(self._plan.branch.role, self.usage)
         self._end({"granted": granted, "finish": finish, **detail})
 

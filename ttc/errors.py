@@ -8,6 +8,7 @@
     │   └── ModelFileError
     ├── VerifierError
     ├── NodeError
+    ├── PriceError
     └── SettingsError
 
 A message says what was wrong, with the value, and then what to do.
@@ -28,6 +29,7 @@ __all__ = [
     "GraphError",
     "ModelFileError",
     "NodeError",
+    "PriceError",
     "SettingsError",
     "TTCError",
     "VerifierError",
@@ -97,6 +99,10 @@ class NodeError(TTCError):
         """What had been reached until then: candidates, usage and trace."""
         super().__init__(f"{path}: {type(cause).__name__}: {cause}")
         self.__cause__ = cause
+
+
+class PriceError(TTCError):
+    """A limit that cannot be kept, since nobody told what work costs; or a bad table of prices."""
 
 
 class SettingsError(TTCError):

@@ -20,7 +20,19 @@ from dataclasses import dataclass, fields
 from random import Random
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, runtime_checkable
 
-from ttc.types import UNFILTERED, Branch, Budget, Candidate, Chunk, Problem, Sampling, Score, Tail
+from ttc.costs import Costs
+from ttc.types import (
+    UNFILTERED,
+    Branch,
+    Budget,
+    Candidate,
+    Chunk,
+    Problem,
+    Sampling,
+    Score,
+    Tail,
+    Usage,
+)
 
 if TYPE_CHECKING:
     from ttc.graph import Flow, Node
@@ -97,8 +109,12 @@ class Generation(Protocol):
         """
 
     @property
-    def cached_input_tokens(self) -> int | None:
-        """Prompt tokens that were not computed again; `None` where the engine does not say."""
+    def usage(self) -> Usage:
+        """The physical lines, as the engine measured them; `None` where it does not say.
+
+        What is read after the future has its result, or after `cancel`, is final. Output tokens are
+        left out: the ledger counts those.
+        """
 
     def cancel(self) -> int:
         """Ends the call before the next engine step, from any thread; a second call is harmless.
@@ -126,6 +142,10 @@ class Engine(Protocol):
     @property
     def context(self) -> int | None:
         """The most tokens of prompt and output together; `None` where unknown."""
+
+    @property
+    def costs(self) -> Costs | None:
+        """What the model spends on each token; `None` where unknown: FLOPs have no limit then."""
 
     def root(self, problem: Problem, role: str) -> Branch:
         """The problem's prompt: templated, with control tokens from the template alone.

@@ -9,10 +9,12 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
 from typing import Any, Literal, Protocol, TypeVar
 
-from ttc.budget import LOGICAL, MEASURED, Account, PromptTree
+from ttc.budget import LOGICAL, MEASURED, Account
 from ttc.errors import BudgetExceeded
 from ttc.journal import Journal, in_order
 from ttc.ports import Clock, Engine, Timer
+from ttc.prices import Price
+from ttc.prompt_tree import PromptTree
 from ttc.types import Branch, Candidate, Event, Problem, Usage
 
 __all__ = ["GRACE_S", "Abortable", "Run"]
@@ -45,9 +47,12 @@ class Run:
         *,
         seed: int,
         clock: Clock,
+        prices: Mapping[str, Price] | None = None,
         watch: Callable[[Event], None] | None = None,
     ) -> None:
         self.problem, self.engines, self.account = problem, engines, account
+        self.prices = dict(prices or {})
+        """By role; calls that are launched from now on are paid by them."""
         self.seed, self.clock, self.watch = seed, clock, watch
         self.prompts = PromptTree()
         self.journal = Journal()
@@ -105,6 +110,15 @@ class Run:
             if limit is not None and self._ended_by is None and self._spent(resource) >= limit:
                 self._ended_by = BudgetExceeded(resource, needed=0, remaining=0, limit=limit)
                 asyncio.get_running_loop().call_soon(self._expire)
+
+    @property
+    def measurable(self) -> dict[str, Any]:
+        """What is left of each limit on what is only measured."""
+        limits = {resource: getattr(self.account.limit, resource) for resource in MEASURED}
+        return {
+            r: None if limit is None else max(0.0, limit - self._spent(r))
+            for r, limit in limits.items()
+        }
 
     def _spent(self, resource: str) -> float:
         return sum(getattr(usage, resource) or 0.0 for usage in self.usage_by_role.values())

@@ -18,7 +18,7 @@ from random import Random
 from typing import Any, TypeVar
 
 from ttc.answers import answer_key, extract_answer
-from ttc.budget import LOGICAL, Account, Division
+from ttc.budget import Account, Division
 from ttc.call import Call, Plan, VerifierCall, post
 from ttc.errors import BudgetExceeded, EngineError
 from ttc.graph import Flow, Node, join, written_out
@@ -85,7 +85,7 @@ class NodeScope(Work):
         """What is left, less what is reserved; `None` where there is no limit."""
         deadline = self._run.deadline
         seconds = None if deadline is None else max(0.0, deadline - self.now())
-        return Budget(seconds=seconds, **{r: self._account.room(r) for r in LOGICAL})
+        return Budget(seconds=seconds, **self._account.remaining, **self._run.measurable)
 
     def root(self, role: str = "policy") -> Branch:
         """The problem's prompt, for the model of a role."""

@@ -13,14 +13,16 @@ import secrets
 import threading
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from ttc.budget import LOGICAL, Account, shares
+from ttc.budget import LOGICAL, MEASURED, RESERVED, Account, shares
 from ttc.clock import SystemClock
 from ttc.errors import EngineError, GraphError, NodeError, TTCError
 from ttc.graph import Flow, Node, compile_graph
 from ttc.ports import Clock, Engine
+from ttc.prices import Price, Prices, check_limits
 from ttc.run import Run
 from ttc.scope import NodeScope
 from ttc.streams import iterate
@@ -43,6 +45,7 @@ def solve(  # noqa: PLR0913 - all keywords but two, each of its own
     budget: Budget | None = None,
     seed: int | None = None,
     clock: Clock | None = None,
+    prices: Prices | None = None,
     watch: Watch | None = None,
 ) -> Outcome:
     """Solves one problem and returns what the strategy came to.
@@ -55,14 +58,16 @@ def solve(  # noqa: PLR0913 - all keywords but two, each of its own
         budget: what this problem may spend; nothing is limited by default.
         seed: the run's seed; drawn at random where it is `None`, and told by the outcome.
         clock: what seconds are measured by; the machine's by default.
+        prices: what tokens cost; those of the user's `prices.toml` by default.
         watch: is told what happens, from the run's own thread.
 
     Raises:
         GraphError: the strategy cannot run; nothing was spent.
+        PriceError: a limit needs a price that nobody has told; nothing was spent.
         EngineError: a model cannot be had, or the prompt does not fit its context.
         NodeError: a bug in a node; it holds the outcome until then.
     """
-    arguments = _Arguments(model, models, seed, clock, watch)
+    arguments = _Arguments(model, models, seed, clock, prices, watch)
     return _on_the_loop(_solve_one(problem, strategy, arguments, budget))
 
 
@@ -75,10 +80,11 @@ async def asolve(  # noqa: PLR0913 - all keywords but two, each of its own
     budget: Budget | None = None,
     seed: int | None = None,
     clock: Clock | None = None,
+    prices: Prices | None = None,
     watch: Watch | None = None,
 ) -> Outcome:
     """As `solve`, in the caller's event loop. Cancelling it cancels and settles the run."""
-    arguments = _Arguments(model, models, seed, clock, watch)
+    arguments = _Arguments(model, models, seed, clock, prices, watch)
     return await _solve_one(problem, strategy, arguments, budget)
 
 
@@ -93,6 +99,7 @@ def solve_many(  # noqa: PLR0913 - all keywords but two, each of its own
     concurrency: int = 64,
     seed: int | None = None,
     clock: Clock | None = None,
+    prices: Prices | None = None,
     watch: Watch | None = None,
 ) -> list[Outcome]:
     """Solves many problems with one strategy, and returns their outcomes in order.
@@ -108,11 +115,12 @@ def solve_many(  # noqa: PLR0913 - all keywords but two, each of its own
         concurrency: problems in flight at once; it changes no outcome.
         seed: the run's seed. A problem's outcome is the same alone and among others.
         clock: what seconds are measured by.
+        prices: what tokens cost.
         watch: is told what happens.
 
     A bug in a node ends the run of its problem only, whose outcome then holds the error.
     """
-    arguments = _Arguments(model, models, seed, clock, watch)
+    arguments = _Arguments(model, models, seed, clock, prices, watch)
     return _on_the_loop(
         _solve_all(problems, strategy, arguments, _Limits(budget, per_problem, concurrency))
     )
@@ -129,10 +137,11 @@ async def asolve_many(  # noqa: PLR0913 - all keywords but two, each of its own
     concurrency: int = 64,
     seed: int | None = None,
     clock: Clock | None = None,
+    prices: Prices | None = None,
     watch: Watch | None = None,
 ) -> list[Outcome]:
     """As `solve_many`, in the caller's event loop."""
-    arguments = _Arguments(model, models, seed, clock, watch)
+    arguments = _Arguments(model, models, seed, clock, prices, watch)
     return await _solve_all(
         problems, strategy, arguments, _Limits(budget, per_problem, concurrency)
     )
@@ -147,6 +156,7 @@ class _Arguments:
         models: Mapping[str, Model] | None,
         seed: int | None,
         clock: Clock | None,
+        prices: Prices | None,
         watch: Watch | None,
     ) -> None:
         bound = dict(models or {})
@@ -157,9 +167,10 @@ class _Arguments:
         self.models = bound
         self.seed = secrets.randbits(63) if seed is None else seed
         self.clock = clock or SystemClock()
+        self.prices = Prices.of_the_user() if prices is None else prices
         self.watch = watch
 
-    def prepare(self, strategy: Node | str) -> tuple[Node, dict[str, Engine]]:
+    def prepare(self, strategy: Node | str, *budgets: Budget) -> tuple[Node, dict[str, Engine]]:
         """The strategy, checked against its engines; engines are loaded only if it can run."""
         from ttc.registry import load_engine
 
@@ -172,7 +183,15 @@ class _Arguments:
         strategy.validate(engines)
         if "policy" not in engines:
             raise GraphError(["every strategy begins with the prompt of the policy; pass model="])
+        for budget in budgets:
+            check_limits(budget, engines, self.prices_of(engines))
         return compile_graph(strategy), engines
+
+    def prices_of(self, engines: Mapping[str, Engine]) -> dict[str, Price]:
+        """Today's price of each role's model, as far as it is known."""
+        today = datetime.now(UTC).date()
+        found = {role: self.prices.of(engine.name, on=today) for role, engine in engines.items()}
+        return {role: price for role, price in found.items() if price is not None}
 
 
 class _Limits:
@@ -185,12 +204,13 @@ class _Limits:
         self.concurrency = concurrency
 
     def of_each(self, count: int) -> list[Budget]:
-        """Each problem's part of the run's logical budget, capped."""
+        """Each problem's part of what the run may spend, but for seconds, capped."""
         budgets = [self.per_problem] * count
-        for resource in LOGICAL:
+        for resource in (*RESERVED, *MEASURED):
             total, cap = getattr(self.run, resource), getattr(self.per_problem, resource)
             if total is not None and count:
-                parts = shares(total, [1] * count)
+                is_whole = resource in LOGICAL
+                parts = shares(total, [1] * count) if is_whole else [total / count] * count
                 capped = [part if cap is None else min(part, cap) for part in parts]
                 budgets = [
                     replace(budget, **{resource: part})
@@ -202,7 +222,7 @@ class _Limits:
 async def _solve_one(
     problem: str | Problem, strategy: Node | str, arguments: _Arguments, budget: Budget | None
 ) -> Outcome:
-    graph, engines = arguments.prepare(strategy)
+    graph, engines = arguments.prepare(strategy, budget or Budget())
     outcome = await _run(_problem(problem), graph, engines, arguments, budget or Budget())
     if outcome.error is not None:
         raise outcome.error
@@ -215,7 +235,7 @@ async def _solve_all(
     arguments: _Arguments,
     limits: _Limits,
 ) -> list[Outcome]:
-    graph, engines = arguments.prepare(strategy)
+    graph, engines = arguments.prepare(strategy, limits.run, limits.per_problem)
     asked = [_problem(problem) for problem in problems]
     started = arguments.clock.now()
     room = asyncio.Semaphore(limits.concurrency)
@@ -254,6 +274,7 @@ async def _run(
         account,
         seed=arguments.seed,
         clock=arguments.clock,
+        prices=arguments.prices_of(engines),
         watch=arguments.watch,
     )
     scope = NodeScope(run, account, "")
@@ -300,6 +321,7 @@ def _outcome(run: Run, chosen: Sequence[Candidate], error: TTCError | None) -> O
         timing_dependent=tuple(run.timing),
         seed=run.seed,
         numerics=MappingProxyType({role: e.numerics for role, e in run.engines.items()}),
+        prices=MappingProxyType(run.prices),
         oracle=run.oracle,
         error=error,
     )

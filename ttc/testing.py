@@ -21,11 +21,12 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
 from ttc.clock import SystemClock
+from ttc.costs import Costs
 from ttc.errors import EngineError
 from ttc.ports import Capabilities, Clock, Request, Scope, Timer
-from ttc.types import Branch, Candidate, Chunk, FinishReason, Problem, Score
+from ttc.types import Branch, Candidate, Chunk, FinishReason, Problem, Score, Usage
 
-__all__ = ["FakeEngine", "ManualClock", "ScriptedVerifier", "finished"]
+__all__ = ["FAKE_COSTS", "FakeEngine", "ManualClock", "ScriptedVerifier", "finished"]
 
 T = TypeVar("T")
 
@@ -106,6 +107,11 @@ class _JumpingSelector(selectors.DefaultSelector):  # type: ignore[misc, valid-t
         return super().select(timeout)
 
 
+FAKE_COSTS = Costs(
+    flops_per_token=100, flops_per_draw=50, attention=((1, None),), kv_bytes_per_token=8
+)
+"""What a fake engine says that it spends: small, so that sums can be done by hand."""
+
 Reply = str | EngineError
 Script = Reply | Sequence[Reply] | Callable[[Request], Reply]
 
@@ -146,10 +152,18 @@ class FakeEngine:
             tokens=True, fork=True, cancel=True, logprobs=1, prefix_cache=True, replayable=True
         )
         self.context = context
+        self.costs: Costs | None = FAKE_COSTS
+        """What it says that it spends on each token; it caches nothing."""
         self.calls = 0
         """Calls that were submitted."""
         self.output_tokens = 0
         """Tokens that were generated, those of cancelled calls included."""
+        self.input_tokens = 0
+        """Prompt tokens that were sent."""
+        self.flops = 0
+        """Operations, those of cancelled calls included."""
+        self.kv_byte_seconds = 0.0
+        """Memory times how long calls held it."""
         self.active = 0
         """Calls that run now."""
         self.most_active = 0
@@ -178,6 +192,7 @@ class FakeEngine:
         """Queues a call."""
         self.calls += 1
         self.requests.append(request)
+        self.input_tokens += request.branch.num_tokens
         generation = _FakeGeneration(self, request, self._reply(request), on_chunk)
         self._line.append(generation)
         self.start_waiting()
@@ -199,6 +214,10 @@ class FakeEngine:
     def after(self, seconds: float, callback: Callable[[], None]) -> Timer:
         """Calls back by the engine's clock."""
         return self._clock.call_later(seconds, callback)
+
+    def now(self) -> float:
+        """The engine's time."""
+        return self._clock.now()
 
     def logprobs(self, count: int) -> tuple[float, ...]:
         """The log probabilities of some tokens."""
@@ -224,7 +243,6 @@ class _FakeGeneration:
         on_chunk: Callable[[Chunk], None] | None,
     ) -> None:
         self.future: Future[Branch] = Future()
-        self.cached_input_tokens: int | None = 0
         self.ended = False
         self._engine, self._request, self._on_chunk = engine, request, on_chunk
         self._error = reply if isinstance(reply, EngineError) else None
@@ -236,10 +254,23 @@ class _FakeGeneration:
         self._given = 0
         self._timer: Timer | None = None
         self._running = False
+        self._prompt = request.branch.num_tokens
+        self._flops, self._kv, self._since = 0, 0.0, 0.0
+
+    @property
+    def usage(self) -> Usage:
+        """What it counted; the engine has counted the same."""
+        is_known = self._engine.costs is not None
+        return Usage(
+            input_tokens=self._prompt,
+            flops=self._flops if is_known else None,
+            kv_byte_seconds=self._kv if is_known else None,
+        )
 
     def start(self) -> None:
         """Takes its slot."""
-        self._running = True
+        self._running, self._since = True, self._engine.now()
+        self._compute(start=0, count=self._prompt, draws=0)
         self._tick()
 
     def cancel(self) -> int:
@@ -273,16 +304,37 @@ class _FakeGeneration:
 
     def _give(self) -> None:
         piece = self._pieces[self._given]
-        self._given += 1
-        self._engine.output_tokens += 1
+        self._draw()
         if self._on_chunk is not None:
             self._on_chunk(Chunk(text=piece, token_ids=_ids(piece)))
+
+    def _draw(self) -> None:
+        self._hold()
+        computed = self._prompt + self._given
+        self._compute(start=computed - 1, count=int(self._given > 0), draws=1)
+        self._given += 1
+        self._engine.output_tokens += 1
+
+    def _compute(self, *, start: int, count: int, draws: int) -> None:
+        if self._engine.costs is not None:
+            flops = self._engine.costs.flops(start=start, count=count, draws=draws)
+            self._flops += flops
+            self._engine.flops += flops
+
+    def _hold(self) -> None:
+        """Counts the memory that it has held since it was last counted."""
+        now = self._engine.now()
+        if self._engine.costs is not None:
+            size = self._engine.costs.kv_bytes_per_token * (self._prompt + self._given)
+            self._kv += size * (now - self._since)
+            self._engine.kv_byte_seconds += size * (now - self._since)
+        self._since = now
 
     def _finish(self) -> None:
         self._leave()
         if self._error is not None:
-            self._given += self._error.output_tokens
-            self._engine.output_tokens += self._error.output_tokens
+            for _ in range(self._error.output_tokens):
+                self._draw()
             self.future.set_exception(self._error)
             return
         full = len(self._pieces) >= self._request.max_tokens and self._stop is None
@@ -305,6 +357,7 @@ class _FakeGeneration:
             self._timer.cancel()
         if self._running:
             self._running = False
+            self._hold()
             self._engine.active -= 1
             self._engine.start_waiting()
 

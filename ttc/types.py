@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from ttc.errors import BudgetExceeded
+    from ttc.prices import Price
 
 __all__ = [
     "UNFILTERED",
+    "UNMEASURED",
     "AnswerFormat",
     "Branch",
     "Budget",
@@ -287,6 +289,17 @@ class Usage:
         return Usage(**total)
 
 
+UNMEASURED = Usage(
+    cached_input_tokens=None,
+    recomputed_tokens=None,
+    rejected_draft_tokens=None,
+    retried_tokens=None,
+    flops=None,
+    kv_byte_seconds=None,
+    cost_usd=None,
+)
+"""What an engine tells that measures nothing."""
+
 _WHOLE = ("tokens", "calls", "verifier_calls")
 
 
@@ -412,6 +425,8 @@ class Outcome:
     seed: int
     numerics: Mapping[str, str]
     """The engine and its arithmetic, by role."""
+    prices: Mapping[str, Price] = field(default_factory=dict)
+    """The dated prices that `usage.cost_usd` was reckoned by, by role."""
     oracle: bool = False
     """Whether a reference answer helped to choose."""
     error: Exception | None = None

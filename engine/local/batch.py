@@ -9,6 +9,7 @@ ever thrown out; who does not fit waits, first come first served.
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Collection
 from collections.abc import Sequence as Seq
@@ -38,6 +39,10 @@ class Counters:
     """Output tokens computed, those of cancelled calls included."""
     prompt_tokens: int = 0
     """Prompt tokens computed, those found in the cache not included."""
+    flops: int = 0
+    """Operations of all steps, the one that runs now included."""
+    kv_byte_seconds: float = 0.0
+    """Memory times how long it was held, of calls that have left."""
     steps: int = 0
 
 
@@ -77,6 +82,7 @@ class Batch:
         self.waiting: deque[Sequence] = deque()
         self.cache = PrefixCache(num_pages, CHUNK)
         self.model = model
+        self._costs = model.config.costs
         self._pool = KVPool(model.config, num_pages)
         self._max_sequences = max_sequences
         self._lock = lock
@@ -132,6 +138,11 @@ class Batch:
         leaving = set(gone)
         self.running = [s for s in self.running if s not in leaving]
         self.waiting = deque(s for s in self.waiting if s not in leaving)
+        now = time.monotonic()
+        with self._lock:
+            for sequence in gone:
+                sequence.hold(0.0, now)
+                self.counters.kv_byte_seconds += sequence.kv_byte_seconds
         for sequence in gone:
             self.cache.release(sequence.pages)
             sequence.pages = []
@@ -194,13 +205,26 @@ class Batch:
                 if sequence.cancelled or not count:
                     continue
                 piece = _Piece(sequence, count, draws=count == sequence.num_pending)
+                flops = self._costs.flops(
+                    start=sequence.computed, count=count, draws=int(piece.draws)
+                )
                 sequence.started += piece.draws
+                sequence.flops += flops
+                self.counters.flops += flops
                 pieces.append(piece)
         for piece in pieces:
             sequence = piece.sequence
             while len(sequence.pages) * CHUNK < sequence.computed + piece.count:
                 self._grow(sequence)
+        self._count_memory()
         return pieces
+
+    def _count_memory(self) -> None:
+        """Lets every sequence count its part of the pages that it holds."""
+        page_bytes, now = KVPool.page_bytes(self.model.config), time.monotonic()
+        with self._lock:
+            for sequence in self.running:
+                sequence.hold(page_bytes * sum(1 / p.users for p in sequence.pages), now)
 
     def _compute(self, pieces: Seq[_Piece]) -> Drawn:
         """Runs the model and draws a token for each piece that ends in one."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from ttc.costs import Costs, decoder_costs
 from ttc.engine.local.rope import Rope
 
 __all__ = ["FAMILIES", "LINEARS", "MAX_LAYERS", "Family", "ModelConfig"]
@@ -68,6 +69,19 @@ class ModelConfig:
     def group(self) -> int:
         """Query heads that share one key head."""
         return self.num_heads // self.num_kv_heads
+
+    @property
+    def costs(self) -> Costs:
+        """What it spends on each token; keys and values are kept in float32."""
+        return decoder_costs(
+            windows=[self.window_of(layer) for layer in range(self.num_layers)],
+            hidden=self.hidden,
+            queries=self.num_heads * self.head_dim,
+            keys=self.num_kv_heads * self.head_dim,
+            feed_forward=self.feed_forward,
+            vocab=self.vocab,
+            kv_number_bytes=4,
+        )
 
     def window_of(self, layer: int) -> int | None:
         """How many positions a layer sees, or `None` for all."""

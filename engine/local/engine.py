@@ -22,6 +22,7 @@ from typing import Literal, Self
 
 import torch
 
+from ttc.costs import Costs
 from ttc.engine.local.attention import CHUNK
 from ttc.engine.local.batch import Batch, Counters
 from ttc.engine.local.kv import KVPool
@@ -85,6 +86,7 @@ class LocalEngine:
             raise
         self._tokens, self._template = source.tokens, source.template
         self._name = name
+        self._costs = source.config.costs
         self._context = min(source.config.context, num_pages * CHUNK)
         self._numerics = (
             f"torch-{torch.__version__} cpu {torch.backends.cpu.get_cpu_capability()} "
@@ -150,6 +152,11 @@ class LocalEngine:
     def context(self) -> int:
         """The most tokens of prompt and output together: the model's, or what the memory holds."""
         return self._context
+
+    @property
+    def costs(self) -> Costs:
+        """What the model spends on each token."""
+        return self._costs
 
     @property
     def counters(self) -> Counters:

@@ -11,7 +11,7 @@ from ttc.engine.local.sample import Draw
 from ttc.engine.local.text.stream import TextStream
 from ttc.engine.local.text.tokenizer import TextTokens
 from ttc.ports import Request
-from ttc.types import Branch, Chunk, FinishReason
+from ttc.types import Branch, Chunk, FinishReason, Usage
 
 __all__ = ["Sequence", "path_tokens"]
 
@@ -65,12 +65,17 @@ class Sequence:
         """The pages of its keys and values; empty while it waits."""
         self.computed = 0
         """Tokens whose keys and values are in the cache."""
-        self.cached: int | None = None
+        self.cached = 0
         """Prompt tokens that were in the cache when it joined the batch."""
+        self.flops = 0
+        """Operations of the steps that it took part in, with the one that runs now. Guarded."""
+        self.kv_byte_seconds = 0.0
+        """Its part of the memory of its pages, times how long it held them. Guarded."""
         self.started = 0
         """Output tokens computed or in the step that runs now. Guarded by the engine's lock."""
         self.cancelled = False
         """Guarded by the engine's lock."""
+        self._held_bytes, self._held_since = 0.0, 0.0
         self._vocabulary = tokens
         self._on_chunk = on_chunk
         self._ends = tokens.end_ids | {end for end in request.until if isinstance(end, int)}
@@ -85,6 +90,30 @@ class Sequence:
     def longest(self) -> int:
         """Tokens at its greatest possible length."""
         return self.prompt_length + self.limit
+
+    @property
+    def usage(self) -> Usage:
+        """The physical lines of the call. Guarded."""
+        return Usage(
+            input_tokens=self.prompt_length,
+            cached_input_tokens=self.cached,
+            flops=self.flops,
+            kv_byte_seconds=self.kv_byte_seconds,
+        )
+
+    def hold(self, num_bytes: float, now: float) -> None:
+        """Counts what it has held until `now`, and what it holds from now on. Guarded.
+
+        A cancelled call has been told its end, so nothing more is counted.
+        """
+        if not self.cancelled:
+            self.kv_byte_seconds += self._held_bytes * (now - self._held_since)
+            self._held_bytes, self._held_since = num_bytes, now
+
+    def cancel(self, now: float) -> None:
+        """Marks it as cancelled. Guarded."""
+        self.hold(0.0, now)
+        self.cancelled = True
 
     @property
     def num_output(self) -> int:

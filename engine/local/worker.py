@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Future
 
@@ -12,7 +13,7 @@ import torch
 from ttc.engine.local.batch import Batch
 from ttc.engine.local.sequence import Sequence
 from ttc.errors import EngineError
-from ttc.types import Branch
+from ttc.types import Branch, Usage
 
 __all__ = ["LocalGeneration", "Worker"]
 
@@ -35,14 +36,15 @@ class LocalGeneration:
         return self._sequence.future
 
     @property
-    def cached_input_tokens(self) -> int | None:
-        """Prompt tokens that were in the cache; `None` until the call has joined the batch."""
-        return self._sequence.cached
+    def usage(self) -> Usage:
+        """What the engine has measured of the call."""
+        with self._lock:
+            return self._sequence.usage
 
     def cancel(self) -> int:
         """Ends the call before the next step. Returns the output tokens computed."""
         with self._lock:
-            self._sequence.cancelled = True
+            self._sequence.cancel(time.monotonic())
             started = self._sequence.started
         self._sequence.future.cancel()
         return started
@@ -51,7 +53,7 @@ class LocalGeneration:
         """Ends a call whose future was cancelled, as asyncio does to what it waits for."""
         if future.cancelled():
             with self._lock:
-                self._sequence.cancelled = True
+                self._sequence.cancel(time.monotonic())
             self._sequence.claim()
 
 

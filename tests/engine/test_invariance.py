@@ -193,7 +193,7 @@ def test_a_cache_hit_gives_the_bits_of_a_miss(
     second = engine.submit(request)
 
     assert results([second.future]) == results([load().submit(request).future])
-    assert (first.cached_input_tokens, second.cached_input_tokens) == (0, 199)
+    assert (first.usage.cached_input_tokens, second.usage.cached_input_tokens) == (0, 199)
 
 
 def test_a_continued_branch_is_token_exact(

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ttc import Budget, BudgetExceeded
-from ttc.budget import LOGICAL, Account, Division, PromptTree, Ticket, shares
+from ttc.budget import LOGICAL, RESERVED, Account, Division, Ticket, shares
+from ttc.prompt_tree import PromptTree
 from ttc.types import Branch
 
 LIMITS = st.builds(
@@ -112,7 +113,7 @@ class Ledger:
         for ticket in self.tickets:
             ticket.cancel()
         for account in self.accounts:
-            assert account.reserved == dict.fromkeys(LOGICAL, 0)
+            assert account.reserved == dict.fromkeys(RESERVED, 0)
             assert account.is_settled
 
 
