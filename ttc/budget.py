@@ -19,8 +19,10 @@ from dataclasses import replace
 from itertools import takewhile
 from typing import Any, Literal
 
+from ttc.division import Division
 from ttc.errors import BudgetExceeded
 from ttc.prompt_tree import PromptTree
+from ttc.resources import LOGICAL, MEASURED, RESERVED, UNITS, in_units, shares
 from ttc.types import Branch, Budget
 
 __all__ = [
@@ -34,19 +36,7 @@ __all__ = [
     "shares",
 ]
 
-LOGICAL = ("tokens", "calls", "verifier_calls")
-"""The resources whose use depends on the work alone."""
-
-RESERVED = (*LOGICAL, "flops", "cost_usd")
-"""The resources whose worst case is known before a call, and that are reserved."""
-
-MEASURED = ("kv_byte_seconds", "sandbox_seconds")
-"""The resources that are known only afterwards; a limit on one acts when it is reached."""
-
 _EVERYTHING = 2**200
-_UNITS = {"cost_usd": 10**12}
-"""Parts of a resource's unit in which the ledger counts, where those are not whole."""
-
 Sizes = Mapping[str, int]
 
 
@@ -74,6 +64,8 @@ class Ticket:
         """The resource whose limit left less than the worst case."""
         self.division: Division | None = None
         """What the reservation is divided into, where it is."""
+        self.on_revoked: Callable[[BudgetExceeded], None] = self.cancel
+        """What ends its call, where a limit was lowered below what is reserved."""
         self._need, self._floor = need, need if floor is None else floor
         self._prompt, self._price = prompt, price
         self._priced = {} if price is None else price(need["tokens"])
@@ -233,6 +225,10 @@ class _Lines:
         """Who may still give some of a resource back before it is a ticket's turn."""
         return takewhile(lambda other: other is not ticket, self._live[resource])
 
+    def newest_first(self, resource: str) -> list[Ticket]:
+        """Everyone that holds some of a resource."""
+        return [t for t in reversed(self._live[resource]) if t.granted.get(resource, 0) > 0]
+
     def last(self, resource: str) -> Ticket | None:
         """The call that was launched last and has not ended."""
         return next((t for t in reversed(self._live[resource]) if t.division is None), None)
@@ -266,7 +262,7 @@ class Account:
     def limit(self, limit: Budget) -> None:
         self._limit = limit
         self._limits = {
-            r: round(amount * _UNITS.get(r, 1))
+            r: round(amount * UNITS.get(r, 1))
             for r in RESERVED
             if (amount := getattr(limit, r)) is not None
         }
@@ -357,6 +353,23 @@ class Account:
             ticket.give_back(resource, kept if any(weights) else amount)
         return division
 
+    def wind_down(self) -> None:
+        """Ends calls until no more is reserved than its limit allows, the newest first.
+
+        For the top account of its tree. What a call has spent when it is ended stays spent.
+        """
+        for resource, limit in self._limits.items():
+            for ticket in self._lines.newest_first(resource):
+                over = self.spent[resource] + self.reserved[resource] - limit
+                if over <= 0:
+                    break
+                if ticket.division is not None:
+                    ticket.division.lower(resource, min(over, ticket.granted[resource]))
+                    continue
+                allowed = in_units(resource, limit)
+                ticket.on_revoked(BudgetExceeded(resource, needed=0, remaining=0, limit=allowed))
+        self.advance()
+
     def forget(self, ticket: Ticket) -> None:
         """Takes a closed ticket out of the lines and lets those behind it move up."""
         self._lines.leave(ticket)
@@ -427,47 +440,3 @@ class Account:
         for division in divisions:
             division.hurry()
         return bool(divisions)
-
-
-class Division:
-    """Accounts that share what remained of their parent, until the last party has ended."""
-
-    def __init__(self, ticket: Ticket, accounts: Sequence[Account]) -> None:
-        self.accounts = tuple(accounts)
-        self._ticket = ticket
-        self._hurried = False
-        self._on_hurry: Callable[[], None] = lambda: None
-        ticket.division = self
-
-    def hurry(self) -> None:
-        """Asks the parties to go on by themselves: somebody waits for what they leave."""
-        self._hurried = True
-        self._on_hurry()
-
-    def when_hurried(self, callback: Callable[[], None]) -> None:
-        """Says how the parties are asked to go on; they are at once if somebody waits already."""
-        self._on_hurry = callback
-        if self._hurried:
-            callback()
-
-    def reclaim(self) -> None:
-        """Books on the parent what the parties spent, and gives back what they left."""
-        spent = {r: sum(account.spent[r] for account in self.accounts) for r in RESERVED}
-        self._ticket.close(spent)
-
-
-def in_units(resource: str, amount: int) -> float:
-    """An amount of the ledger, in the unit of a budget."""
-    return amount / _UNITS[resource] if resource in _UNITS else amount
-
-
-def shares(amount: int, weights: Sequence[int]) -> list[int]:
-    """Divides a whole amount by weights; what rounding leaves goes to the largest remainders."""
-    total = sum(weights)
-    if total == 0:
-        return [0] * len(weights)
-    parts = [amount * weight // total for weight in weights]
-    by_remainder = sorted(range(len(parts)), key=lambda i: -(amount * weights[i] % total))
-    for place in by_remainder[: amount - sum(parts)]:
-        parts[place] += 1
-    return parts

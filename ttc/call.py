@@ -100,6 +100,7 @@ class Call:
         """
         self._check_cut()
         self._ticket = ticket = self._launch()
+        ticket.on_revoked = self.abort
         try:
             await ticket.admitted()
             if ticket.shrunk_by is not None:

@@ -16,6 +16,7 @@ import ttc
 from ttc import Budget, Candidate, EngineError, Node, Outcome, Usage
 from ttc.budget import LOGICAL, RESERVED, Account, in_units
 from ttc.ports import Clock, Request, Scope, Stream
+from ttc.prices import Prices
 from ttc.testing import FakeEngine, ManualClock, Script, _FakeGeneration
 from ttc.types import Branch, Chunk
 
@@ -115,6 +116,7 @@ def solved(
     in_order: bool = False,
     context: int | None = None,
     roles: Sequence[str] = (),
+    prices: Prices | None = None,
     watch: Callable[[ttc.types.Event], None] | None = None,
 ) -> Solved:
     """Solves a question and checks that everything was settled and counted."""
@@ -138,6 +140,7 @@ def solved(
             budget=budget,
             seed=seed,
             clock=clock,
+            prices=prices,
             watch=watch,
         )
         check_no_task_is_left()
