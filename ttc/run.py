@@ -17,13 +17,22 @@ from ttc.prices import Price
 from ttc.prompt_tree import PromptTree
 from ttc.types import Branch, Candidate, Event, Problem, Usage
 
-__all__ = ["GRACE_S", "Abortable", "Run"]
+__all__ = ["EPSILON_S", "GRACE_S", "Abortable", "Run"]
 
 GRACE_S = 0.5
 """How long nodes may still work after a deadline, to give the best that they have."""
 
+EPSILON_S = 1.0
+"""How long after its deadline a run returns at the latest.
+
+That is `GRACE_S`, a quarter of a second for work that ignores its cancellation, and as much for a
+busy machine. It holds as long as nobody blocks the event loop: what computes or waits without
+`await` belongs into `asyncio.to_thread`.
+"""
+
 _PATIENCE_S = 0.05
 _MOST_CANCELLATIONS = 100
+_MOST_LATE_CANCELLATIONS = 5
 
 U = TypeVar("U")
 _log = logging.getLogger(__name__)
@@ -34,6 +43,17 @@ class Abortable(Protocol):
 
     def abort(self, refusal: BudgetExceeded | None = None) -> None:
         """Ends it in this tick and books what it had spent."""
+
+
+class Closable(Protocol):
+    """A stream, as far as a run ends it."""
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it has given its last item, or was ended."""
+
+    def close(self) -> None:
+        """Ends it."""
 
 
 class Run:
@@ -73,7 +93,10 @@ class Run:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._timer: Timer | None = None
         self._ended_by: BudgetExceeded | None = None
+        self._joined = False
         self._considered: dict[str, dict[Branch, Candidate]] = {}
+        self._readings: list[tuple[str, Closable]] = []
+        self._chosen: dict[str, Candidate] = {}
         self._refusals: dict[str, BudgetExceeded] = {}
         self._decisions: dict[str, str] = {}
 
@@ -142,6 +165,19 @@ class Run:
         self._considered.setdefault(path, {})[candidate.branch] = candidate
         self.emit("candidate", path, candidate)
 
+    def reads(self, path: str, stream: Closable) -> None:
+        """Notes what a selector reads."""
+        self._readings.append((path, stream))
+
+    def chose(self, path: str, candidate: Candidate) -> None:
+        """Notes what a selector has chosen."""
+        self._chosen[path] = candidate
+
+    @property
+    def best(self) -> Candidate | None:
+        """What the most downstream selector chose, for a run that a limit ended after it."""
+        return self._chosen[max(self._chosen, key=in_order)] if self._chosen else None
+
     def task(
         self, work: Coroutine[Any, Any, U], context: contextvars.Context | None = None
     ) -> asyncio.Task[U]:
@@ -159,12 +195,15 @@ class Run:
     async def join(self) -> None:
         """Ends every task of the run, those too that ignore a first cancellation.
 
-        Whoever cancels it meanwhile is heard once all have ended.
+        After a deadline there is little patience with these, and they are left behind. Whoever
+        cancels it meanwhile is heard once all have ended.
         """
+        self._joined = True
         if self._timer is not None:
             self._timer.cancel()
         cancelled: asyncio.CancelledError | None = None
-        for _ in range(_MOST_CANCELLATIONS):
+        most = _MOST_LATE_CANCELLATIONS if self._ended_by else _MOST_CANCELLATIONS
+        for _ in range(most):
             if not self._tasks:
                 break
             try:
@@ -202,12 +241,35 @@ class Run:
 
     def _expire(self) -> None:
         """Ends every call, since a measured limit is reached."""
+        if self._joined:
+            return
+        self._tell_if_late()
         self._ended_by = reached = self._ended_by or self._late(self.deadline or 0.0)
         if self._timer is not None:
             self._timer.cancel()
         for call in list(self._calls):
             call.abort(reached)
-        self._timer = self.clock.call_later(GRACE_S, self._give_up)
+        self._timer = self.clock.call_later(GRACE_S / 2, self._end_reading)
+
+    def _end_reading(self) -> None:
+        """Lets selectors choose among what they have read, though more should have come."""
+        reached = self._ended_by or self._late(self.deadline or 0.0)
+        for path, stream in self._readings:
+            if not stream.has_ended:
+                self.limit_acted(reached.resource)
+                self.refused(path, reached)
+                stream.close()
+        self._timer = self.clock.call_later(GRACE_S / 2, self._give_up)
+
+    def _tell_if_late(self) -> None:
+        """A timer that comes late means that somebody kept the event loop from running."""
+        late = 0.0 if self.deadline is None else self.clock.now() - self.deadline
+        if self._ended_by is None and late > GRACE_S:
+            _log.warning(
+                "a deadline was seen %.1f s late, since something blocked the event loop; what "
+                "computes or waits without await belongs into asyncio.to_thread",
+                late,
+            )
 
     def _give_up(self) -> None:
         reached = self._ended_by or self._late(self.deadline or 0.0)

@@ -272,12 +272,18 @@ class NodeScope(Work):
         source = graph.run(upstream, self)
         stream = PumpStream(source, self, upstream, at_most=at_most, is_node=True)
         if graph.selects:
+            self._run.reads(self.path, upstream)
             if not self._aside:
                 upstream.on_taken = lambda candidate: self._run.consider(self.path, candidate)
-            stream.on_given = lambda candidate: replace(
-                candidate, chosen_among=calls_behind(upstream.delivered)
-            )
+            stream.on_given = lambda candidate: self._chosen(candidate, upstream)
         return stream
+
+    def _chosen(self, candidate: Candidate, upstream: PumpStream[Candidate]) -> Candidate:
+        """What the scope's selector gives, with what it was chosen among."""
+        chosen = replace(candidate, chosen_among=calls_behind(upstream.delivered))
+        if not self._aside:
+            self._run.chose(self.path, chosen)
+        return chosen
 
     def _read(
         self, candidates: AsyncIterator[Candidate], given: Flow | None

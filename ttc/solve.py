@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 from ttc.budget import LOGICAL, MEASURED, RESERVED, Account, shares
 from ttc.clock import SystemClock
-from ttc.errors import EngineError, GraphError, NodeError, TTCError
+from ttc.errors import BudgetExceeded, EngineError, GraphError, NodeError, TTCError
 from ttc.graph import Flow, Node, compile_graph
 from ttc.ports import Clock, Engine
 from ttc.prices import Price, Prices, check_limits
@@ -278,12 +278,16 @@ async def _run(
         watch=arguments.watch,
     )
     scope = NodeScope(run, account, "")
-    try:
-        root = Candidate(branch=scope.root())
-    except EngineError as error:
-        return _outcome(run, [], error)
     if budget.seconds is not None:
         run.expire_at(run.started + budget.seconds)
+    try:
+        run.check_deadline()
+        root = Candidate(branch=scope.root())
+    except BudgetExceeded as refusal:
+        scope.refused(refusal)
+        return await _ended(run, None)
+    except EngineError as error:
+        return await _ended(run, error)
     stream = scope.open(graph, iterate(root), Flow())
     run.on_overdue = stream.close
     chosen: list[Candidate] = []
@@ -302,11 +306,18 @@ async def _run(
     return outcome
 
 
+async def _ended(run: Run, error: TTCError | None) -> Outcome:
+    """The outcome of a run that ended before its first node."""
+    await run.join()
+    return _outcome(run, [], error)
+
+
 _FRUITLESS = ("no_valid_answer", "no_finite_score")
 
 
 def _outcome(run: Run, chosen: Sequence[Candidate], error: TTCError | None) -> Outcome:
-    candidate = chosen[-1] if chosen else None
+    best = run.best if run.refusal is not None else None
+    candidate = chosen[-1] if chosen else best
     valid = candidate if candidate is not None and candidate.key is not None else None
     usage = run.usage
     return Outcome(
