@@ -8,6 +8,7 @@
     │   └── ModelFileError
     ├── VerifierError
     ├── NodeError
+    ├── SandboxError
     └── SettingsError
 
 A message says what was wrong, with the value, and then what to do.
@@ -28,6 +29,7 @@ __all__ = [
     "GraphError",
     "ModelFileError",
     "NodeError",
+    "SandboxError",
     "SettingsError",
     "TTCError",
     "VerifierError",
@@ -97,6 +99,10 @@ class NodeError(TTCError):
         """What had been reached until then: candidates, usage and trace."""
         super().__init__(f"{path}: {type(cause).__name__}: {cause}")
         self.__cause__ = cause
+
+
+class SandboxError(TTCError):
+    """Code that cannot be run as safely as was asked for."""
 
 
 class SettingsError(TTCError):

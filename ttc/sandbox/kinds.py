@@ -1,0 +1,45 @@
+"""The kinds of zygote: what each has loaded, and what its processes can be asked to run.
+
+A kind names modules and functions only; they are imported in the zygote, never here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+__all__ = ["KINDS", "Kind"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kind:
+    """One kind of zygote."""
+
+    preload: tuple[str, ...]
+    """Modules that every process finds loaded."""
+    packages: tuple[str, ...] = ()
+    """Top-level packages outside the standard library that its processes may import."""
+    mains: Mapping[str, str]
+    """What a process can run, by name, as `module:function`. It is called with descriptors."""
+
+
+_CHECK = {"check": "ttc.sandbox.selfcheck:main"}
+
+KINDS: Mapping[str, Kind] = {
+    "code": Kind(
+        preload=(
+            "abc", "array", "ast", "base64", "bisect", "calendar", "cmath", "collections",
+            "contextlib", "copy", "csv", "dataclasses", "datetime", "decimal", "enum", "fractions",
+            "functools", "hashlib", "heapq", "inspect", "io", "itertools", "json",
+            "math", "numbers", "operator", "os", "queue", "random", "re", "statistics", "string",
+            "struct", "subprocess", "textwrap", "threading", "time", "timeit", "traceback",
+            "types", "typing", "unicodedata", "uuid", "zlib",
+        ),
+        mains=_CHECK,
+    ),
+    "symbolic": Kind(
+        preload=("sympy",),
+        packages=("sympy", "mpmath"),
+        mains={**_CHECK, "worker": "ttc.sandbox.symbolic_worker:main"},
+    ),
+}  # fmt: skip
