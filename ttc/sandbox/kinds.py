@@ -35,7 +35,13 @@ KINDS: Mapping[str, Kind] = {
             "struct", "subprocess", "textwrap", "threading", "time", "timeit", "traceback",
             "types", "typing", "unicodedata", "uuid", "zlib",
         ),
-        mains=_CHECK,
+        mains={
+            **_CHECK,
+            "judge": "ttc.sandbox.judge:main",
+            "candidate": "ttc.sandbox.candidate:main",
+            "script": "ttc.sandbox.candidate:run_script",
+            "in_process": "ttc.sandbox.judge:run_in_process",
+        },
     ),
     "symbolic": Kind(
         preload=("sympy",),

@@ -28,9 +28,9 @@ from ttc.sandbox.kinds import KINDS
 from ttc.sandbox.limits import Limits
 from ttc.sandbox.selfcheck import PROMISED
 
-__all__ = ["Ended", "Process", "Sandbox", "Zygote"]
+__all__ = ["Ended", "Process", "SandboxChoice", "Zygote"]
 
-Sandbox = Literal["auto", "full", "none"]
+SandboxChoice = Literal["auto", "full", "none"]
 """What a caller accepts: any jail that holds, the full one alone, or none at all."""
 
 _LEVELS: dict[str, tuple[Level, ...]] = {
@@ -114,7 +114,7 @@ class Zygote:
         _reader(self.loop, control, self)
 
     @classmethod
-    async def start(cls, kind: str, sandbox: Sandbox = "auto") -> Zygote:
+    async def start(cls, kind: str, sandbox: SandboxChoice = "auto") -> Zygote:
         """Starts a zygote at the best level that holds.
 
         Args:
