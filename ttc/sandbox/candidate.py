@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import Any
 
 from ttc.sandbox import codec
-from ttc.sandbox.extraction import Completion, extract_program
+from ttc.sandbox.extraction import program_of
 from ttc.sandbox.peer import Gone, Peer, fault
 
 __all__ = ["main", "run_script"]
@@ -71,7 +71,7 @@ def _program(link: int) -> str:
     """What is to be run; the socket is closed before it is."""
     told = codec.receive(link, limit=None)
     os.close(link)
-    return told["program"] if "program" in told else extract_program(Completion(**told))
+    return program_of(told)
 
 
 def _status(code: object) -> int:

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
+from typing import Any
 
-__all__ = ["Completion", "extract_program"]
+__all__ = ["Completion", "extract_program", "program_of"]
 
 _FENCE = re.compile(
     r"^(?P<indent>[ \t]*)(?P<mark>`{3,}|~{3,})[ \t]*(?P<language>[\w.+-]*)[^\n]*\n"
@@ -62,6 +63,13 @@ def extract_program(completion: Completion) -> str:
         if program is not None and _defines(program, name):
             return _joined(prompt, program)
     return _joined(prompt, bodies[-1])
+
+
+def program_of(told: Mapping[str, Any]) -> str:
+    """The program that a message holds, as code or as the fields of a completion."""
+    if "program" in told:
+        return str(told["program"])
+    return extract_program(Completion(**{f.name: told[f.name] for f in fields(Completion)}))
 
 
 def _blocks(text: str) -> Iterator[str]:

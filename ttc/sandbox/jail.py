@@ -19,7 +19,6 @@ import sys
 import sysconfig
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal, NoReturn
 
 from ttc.sandbox import kernel, landlock, seccomp
@@ -137,10 +136,10 @@ def _interpreter() -> Iterator[str]:
 
 def _address_space() -> int | None:
     try:
-        pages = Path("/proc/self/statm").read_text(encoding="utf-8").split()[0]
+        with open("/proc/self/statm", encoding="utf-8") as file:
+            return int(file.read().split()[0]) * resource.getpagesize()
     except OSError:
         return None
-    return int(pages) * resource.getpagesize()
 
 
 def _enter_full(shown: Iterable[str], loaded: Callable[[], None]) -> Jail:
@@ -197,11 +196,10 @@ def _become_first_of_new_namespaces() -> None:
 
 
 def _map_ids(pid: int, uid: int, gid: int, as_root: bool) -> None:
-    folder = Path(f"/proc/{pid}")
-    if not as_root:
-        (folder / "setgroups").write_text("deny", encoding="utf-8")
-    (folder / "uid_map").write_text(f"0 {uid} 1", encoding="utf-8")
-    (folder / "gid_map").write_text(f"0 {gid} 1", encoding="utf-8")
+    maps = {"uid_map": f"0 {uid} 1", "gid_map": f"0 {gid} 1"}
+    for name, text in (maps if as_root else {"setgroups": "deny", **maps}).items():
+        with open(f"/proc/{pid}/{name}", "w", encoding="utf-8") as file:
+            file.write(text)
 
 
 def _keep(pid: int) -> NoReturn:
@@ -229,7 +227,7 @@ def _build_root(sources: Iterable[tuple[str, int]]) -> bool:
         is_folder = os.path.isdir(f"/proc/self/fd/{descriptor}")
         os.makedirs(target if is_folder else os.path.dirname(target), exist_ok=True)
         if not is_folder:
-            Path(target).touch()
+            os.close(os.open(target, os.O_CREAT | os.O_WRONLY))
         source = f"/proc/self/fd/{descriptor}"
         kernel.bind_read_only(source, target, devices=path in _DEVICES)
         os.close(descriptor)

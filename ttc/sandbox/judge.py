@@ -13,6 +13,7 @@ from types import CodeType
 from typing import Any, NoReturn
 
 from ttc.sandbox import codec
+from ttc.sandbox.extraction import program_of
 from ttc.sandbox.peer import Gone, Peer
 
 __all__ = ["main", "run_in_process"]
@@ -37,7 +38,7 @@ def run_in_process(link: int) -> None:
     names: dict[str, Any] = {"__name__": "candidate"}
     verdict: dict[str, Any] = {"verdict": "passed", "calls": 1, **_nonce(work)}
     try:
-        exec(compile(work["program"], "<candidate>", "exec"), names)
+        exec(compile(program_of(work), "<candidate>", "exec"), names)
         for test in work["tests"]:
             exec(compile(test, "<tests>", "exec"), names)
     except BaseException as error:  # noqa: BLE001 - tests and program may raise anything

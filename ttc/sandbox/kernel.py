@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import platform
 import sys
 
 __all__ = [
@@ -104,7 +103,7 @@ def unmount(target: str) -> None:
 
 def pivot_root(new: str, old: str) -> None:
     """Makes `new` the root of the mount namespace."""
-    number = _PIVOT_ROOT[platform.machine()]
+    number = _PIVOT_ROOT[os.uname().machine]
     _system_call("pivot_root", number, os.fsencode(new), os.fsencode(old))
 
 
@@ -122,7 +121,7 @@ def no_new_privileges() -> None:
 def capabilities_dropped() -> None:
     """Gives up every capability. With `no_new_privileges` no program gains one back."""
     header = _CAPABILITY_VERSION_3.to_bytes(4, sys.byteorder) + bytes(4)
-    _system_call("capset", _CAPSET[platform.machine()], header, bytes(24))
+    _system_call("capset", _CAPSET[os.uname().machine], header, bytes(24))
 
 
 def landlock(call: str, *arguments: int | bytes) -> int:

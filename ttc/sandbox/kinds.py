@@ -27,13 +27,11 @@ _CHECK = {"check": "ttc.sandbox.selfcheck:main"}
 
 KINDS: Mapping[str, Kind] = {
     "code": Kind(
-        preload=(
-            "abc", "array", "ast", "base64", "bisect", "calendar", "cmath", "collections",
-            "contextlib", "copy", "csv", "dataclasses", "datetime", "decimal", "enum", "fractions",
-            "functools", "hashlib", "heapq", "inspect", "io", "itertools", "json",
-            "math", "numbers", "operator", "os", "queue", "random", "re", "statistics", "string",
-            "struct", "subprocess", "textwrap", "threading", "time", "timeit", "traceback",
-            "types", "typing", "unicodedata", "uuid", "zlib",
+        preload=(  # what programs import most; each costs every fork a little, used or not
+            "abc", "array", "ast", "bisect", "cmath", "collections", "contextlib", "copy",
+            "dataclasses", "datetime", "decimal", "enum", "fractions", "functools", "heapq", "io",
+            "itertools", "json", "math", "numbers", "operator", "os", "random", "re", "statistics",
+            "string", "struct", "textwrap", "threading", "time", "types", "typing",
         ),
         mains={
             **_CHECK,

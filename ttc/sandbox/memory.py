@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import resource
-from pathlib import Path
 
 __all__ = ["Memory"]
 
@@ -32,12 +31,13 @@ class Memory:
 
 def _resident_pages(pid: int) -> int:
     with contextlib.suppress(OSError, ValueError, IndexError):
-        return int(Path(f"/proc/{pid}/statm").read_text(encoding="utf-8").split()[1])
+        with open(f"/proc/{pid}/statm", encoding="utf-8") as file:
+            return int(file.read().split()[1])
     return 0
 
 
 def _parent(pid: int) -> int:
     with contextlib.suppress(OSError, ValueError, IndexError):
-        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-        return int(stat.rpartition(")")[2].split()[1])
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+            return int(file.read().rpartition(")")[2].split()[1])
     return 0

@@ -67,8 +67,6 @@ class Run:
         self._zygote, self._proof, self._spent = zygote, proof, spent
         self._loop = asyncio.get_running_loop()
         self._processes: list[Process] = []
-        self._captures: list[_Capture] = []
-        self._program: Process | None = None
         self._output: list[_Capture] = []
         self._feeds: list[int] = []
 
@@ -87,7 +85,7 @@ class Run:
             if self._processes:
                 await asyncio.wait([process.ended for process in self._processes])
         finally:
-            for capture in self._captures:
+            for capture in self._output:
                 capture.stop()
             for descriptor in list(self._feeds):
                 self._fed(descriptor)
@@ -111,18 +109,18 @@ class Run:
             limits: what it may use.
             stdin: what it can read from standard input.
             sockets: what it gets beside its link.
-            is_program: whether it is the one that runs the program, whose output is kept.
+            is_program: whether it runs the program; its output is kept, that of others is not.
         """
         source = None if stdin is None else self._feed(stdin)
-        process = self._zygote.fork(main, limits, stdin=source, sockets=sockets)
+        process = self._zygote.fork(
+            main, limits, stdin=source, sockets=sockets, is_heard=is_program
+        )
         self._processes.append(process)
-        captures = [
-            _Capture(descriptor, limits.output_bytes, process.kill)
-            for descriptor in (process.stdout, process.stderr)
-        ]
-        self._captures += captures
         if is_program:
-            self._program, self._output = process, captures
+            self._output = [
+                _Capture(descriptor, limits.output_bytes, process.kill)
+                for descriptor in (process.stdout, process.stderr)
+            ]
         return process
 
     async def give(self, process: Process, message: object) -> None:
@@ -233,7 +231,7 @@ class Run:
             by_kernel = ended.status in {-signal.SIGKILL, -signal.SIGXCPU}
             if by_kernel and ended.cpu_seconds >= limits.cpu_seconds:
                 return "timeout", f"more than {limits.cpu_seconds:g} s of processor time"
-        if any(capture.truncated for capture in self._captures):
+        if any(capture.truncated for capture in self._output):
             limit = self._processes[0].limits.output_bytes
             return "output_limit", f"more than {limit} bytes of output"
         return None

@@ -252,11 +252,13 @@ async def _by_output(
         results.append(held)
         if not held:
             break
-    last = done[-1]
-    if results[-1] or last.verdict == "finished":
-        reason = "" if results[-1] else f"the output of case {len(results) - 1} is another one"
-        done[-1] = replace(last, verdict="passed" if results[-1] else "failed", reason=reason)
-    return replace(_together(done, tuple(results)), calls=len(results))
+    execution = replace(_together(done, tuple(results)), calls=len(results))
+    if all(results):
+        return replace(execution, verdict="passed")
+    if execution.verdict == "finished":
+        wrong = f"the output of case {len(results) - 1} is not the expected one"
+        return replace(execution, verdict="failed", reason=wrong)
+    return execution
 
 
 async def _script(
@@ -285,7 +287,8 @@ async def _in_process(
 
 def _together(done: Sequence[Execution], results: tuple[bool, ...]) -> Execution:
     """Several runs as one: the first that did not pass decides, and what was spent adds up."""
-    first = next((one for one in done if not one.passed), done[-1])
+    good = {"passed", "finished"}
+    first = next((one for one in done if one.verdict not in good), done[-1])
     return replace(
         first,
         results=results,

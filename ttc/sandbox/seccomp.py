@@ -10,7 +10,6 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
-import platform
 import struct
 from collections.abc import Iterator, Mapping
 from functools import cache
@@ -99,7 +98,7 @@ def refuse(*, threads: bool, forks: bool) -> None:
         threads: whether it may start threads.
         forks: whether it may start processes, and send them signals.
     """
-    packed = _assembled(platform.machine(), os.getpid(), threads, forks)
+    packed = _assembled(os.uname().machine, os.getpid(), threads, forks)
     held = ctypes.create_string_buffer(packed, len(packed))
     program = _Program(len(packed) // 8, ctypes.addressof(held))
     kernel.prctl(kernel.PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.byref(program))
@@ -114,7 +113,7 @@ def _assembled(machine: str, pid: int, threads: bool, forks: bool) -> bytes:
 def prepare() -> None:
     """Assembles the filters of first processes of pid namespaces, for all that fork from here."""
     for threads, forks in ((True, False), (False, False), (True, True), (False, True)):
-        _assembled(platform.machine(), 1, threads, forks)
+        _assembled(os.uname().machine, 1, threads, forks)
 
 
 def _filter(machine: str, pid: int, threads: bool, forks: bool) -> Iterator[_Instruction]:

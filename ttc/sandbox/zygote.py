@@ -73,8 +73,7 @@ class Process:
         self.limits = limits
         self.link: socket.socket
         """The caller's end of the socket that the process has as its third descriptor."""
-        self.stdout: int
-        self.stderr: int
+        self.stdout = self.stderr = -1
         self.ended: asyncio.Future[Ended] = zygote.loop.create_future()
         self._zygote, self._number = zygote, number
 
@@ -188,6 +187,7 @@ class Zygote:
         *,
         stdin: int | None = None,
         sockets: Sequence[socket.socket] = (),
+        is_heard: bool = True,
     ) -> Process:
         """Forks a confined process that runs one of the kind's mains.
 
@@ -196,6 +196,7 @@ class Zygote:
             limits: what it may use.
             stdin: a descriptor for its standard input, which is closed here; nothing by default.
             sockets: further sockets, which the process gets after its link; closed here.
+            is_heard: whether somebody reads what it writes; otherwise that is thrown away.
 
         Raises:
             SandboxError: the zygote has ended, or cannot hold the limits.
@@ -213,10 +214,13 @@ class Zygote:
         process = Process(self, self.num_forks, limits)
         process.link, far = socket.socketpair()
         process.link.setblocking(False)
-        process.stdout, out = os.pipe()
-        process.stderr, err = os.pipe()
-        for end in (process.stdout, process.stderr):
-            os.set_blocking(end, False)
+        if is_heard:
+            process.stdout, out = os.pipe()
+            process.stderr, err = os.pipe()
+            for end in (process.stdout, process.stderr):
+                os.set_blocking(end, False)
+        else:
+            out, err = (os.open(os.devnull, os.O_WRONLY) for _ in range(2))
         passed = [os.open(os.devnull, os.O_RDONLY) if stdin is None else stdin, out, err]
         passed += [far.detach(), *(one.detach() for one in sockets)]
         self._processes[self.num_forks] = process
@@ -313,8 +317,6 @@ class Zygote:
         self.loop.remove_reader(self._control)
         self.loop.remove_writer(self._control)
         self._control.close()
-        with contextlib.suppress(ProcessLookupError):
-            self._keeper.kill()
         for _, descriptors in self._outbox:
             _close_all(descriptors)
         self._outbox.clear()
@@ -368,13 +370,16 @@ def _package_parents(kind: str) -> list[str]:
 def _abandon(control: socket.socket, keeper: subprocess.Popen[bytes]) -> None:
     """Ends a zygote that nobody closed."""
     control.close()
-    keeper.kill()
     _reap(keeper)
 
 
 def _reap(keeper: subprocess.Popen[bytes]) -> None:
-    keeper.kill()
-    keeper.wait()
+    """Lets a zygote end, whose socket is closed, or ends it."""
+    try:
+        keeper.wait(_GRACE_S)
+    except subprocess.TimeoutExpired:
+        keeper.kill()
+        keeper.wait()
 
 
 def _close_all(descriptors: Sequence[int]) -> None:
