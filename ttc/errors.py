@@ -9,6 +9,7 @@
     ├── VerifierError
     ├── NodeError
     ├── PriceError
+    ├── SandboxError
     └── SettingsError
 
 A message says what was wrong, with the value, and then what to do.
@@ -30,6 +31,7 @@ __all__ = [
     "ModelFileError",
     "NodeError",
     "PriceError",
+    "SandboxError",
     "SettingsError",
     "TTCError",
     "VerifierError",
@@ -103,6 +105,10 @@ class NodeError(TTCError):
 
 class PriceError(TTCError):
     """A limit that cannot be kept, since nobody told what work costs; or a bad table of prices."""
+
+
+class SandboxError(TTCError):
+    """Code that cannot be run as safely as was asked for."""
 
 
 class SettingsError(TTCError):
