@@ -38,16 +38,15 @@ def codes_of(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 
 def int8(weight: torch.Tensor) -> Linear:
     """The arithmetic of the kernels in PyTorch, with integer sums in float64, which are exact."""
-    peaks = weight.abs().amax(1, keepdim=True)
-    codes = F.pad((weight * (127 / peaks)).round(), (0, -weight.shape[1] % GROUP)).double()
+    codes, weight_scales = codes_of(weight)
 
     def linear(x: torch.Tensor) -> torch.Tensor:
         groups, scales = codes_of(x)
         total = torch.zeros(len(x), len(weight))
         for g in range(groups.shape[1]):
-            sums = groups[:, g].double() @ codes[:, g * GROUP : (g + 1) * GROUP].T
-            total += sums.float() * scales[:, g, None]
-        return total * (peaks[:, 0] / 127)
+            sums = groups[:, g].double() @ codes[:, g].double().T
+            total += sums.float() * (weight_scales[:, g] * scales[:, g, None])
+        return total
 
     return linear
 

@@ -1,5 +1,4 @@
-/* Linear layers: int8 weights with a scale for each output, times int8 activations with a scale for
-   each row and 64 columns. Products are summed in integers within a group, and groups are added as
+/* Linear layers: int8 weights times int8 activations, each with a scale for 64 columns. Products are summed in integers within a group, and groups are added as
    floats from left to right. So an output depends on its own row alone, to the bit. */
 #include "dot.h"
 #include "step.h"
@@ -55,16 +54,20 @@ void quantise(const float *x, int num_rows, int columns, struct rows *out) {
 
 /* Quantises rows of a weight, [num_rows][inputs], to their places in panels, which begin as zeros. */
 void pack(const float *weight, int num_rows, int inputs, int first_row, int8_t *panels, float *scales) {
+    const int columns = padded(inputs, GROUP), groups = columns / GROUP;
     for (int r = 0; r < num_rows; r++, weight += inputs) {
         int row = first_row + r;
-        int8_t *panel = panels + row / PANEL * PANEL_BYTES(padded(inputs, GROUP)) + row % PANEL * 4;
-        float peak = 0;
-        for (int k = 0; k < inputs; k++) peak = fabsf(weight[k]) > peak ? fabsf(weight[k]) : peak;
-        scales[row] = peak / 127;
-        float inverse = peak > 1e-30f ? 127 / peak : 0;
-        for (int k = 0; k < inputs; k++)
-            panel[k / 4 * 4 * PANEL + k % 4] =
-                (int8_t)((weight[k] * inverse + 12582912.0f) - 12582912.0f);
+        int8_t *panel = panels + row / PANEL * PANEL_BYTES(columns) + row % PANEL * 4;
+        for (int g = 0; g < groups; g++) {
+            int end = (g + 1) * GROUP < inputs ? (g + 1) * GROUP : inputs;
+            float peak = 0;
+            for (int k = g * GROUP; k < end; k++) peak = fabsf(weight[k]) > peak ? fabsf(weight[k]) : peak;
+            scales[((size_t)row / PANEL * groups + g) * PANEL + row % PANEL] = peak / 127;
+            float inverse = peak > 1e-30f ? 127 / peak : 0;
+            for (int k = g * GROUP; k < end; k++)
+                panel[k / 4 * 4 * PANEL + k % 4] =
+                    (int8_t)((weight[k] * inverse + 12582912.0f) - 12582912.0f);
+        }
     }
 }
 
@@ -112,15 +115,18 @@ INLINE void tile(
                 for (int v = 0; v < vectors; v++) sums[r][v] = dot(sums[r][v], weights[v], (ints){} + four);
             }
         }
-        for (int r = 0; r < rows; r++)
-            for (int v = 0; v < vectors; v++)
-                totals[r][v] += to_floats(sums[r][v]) * x->scales[(size_t)(row + r) * groups + g];
+        for (int v = 0; v < vectors; v++) {
+            size_t scales = ((size_t)(panel + v / PARTS) * groups + g) * PANEL + v % PARTS * WIDTH;
+            floats scale = load(weight->scales + scales);
+            for (int r = 0; r < rows; r++)
+                totals[r][v] +=
+                    to_floats(sums[r][v]) * (scale * x->scales[(size_t)(row + r) * groups + g]);
+        }
     }
     for (int v = 0; v < vectors; v++) {
         int column = panel * PANEL + v * WIDTH;
-        floats scale = load(weight->scales + column);
         floats bias = weight->bias ? load(weight->bias + column) : (floats){};
-        for (int r = 0; r < rows; r++) put(place, r, v * WIDTH, totals[r][v] * scale + bias);
+        for (int r = 0; r < rows; r++) put(place, r, v * WIDTH, totals[r][v] + bias);
     }
 }
 

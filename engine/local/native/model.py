@@ -1,7 +1,7 @@
 """A model whose steps run in C: the same families as `ttc.engine.local.model`, another arithmetic.
 
-Weights are int8 with a scale for each output, activations int8 with a scale for each row and 64
-columns; products are summed in integers, and everything else is float32. Each result depends on its
+Weights and activations are int8, with a scale for every 64 columns of a row; products are summed in
+integers, and everything else is float32. Each result depends on its
 own sequence alone, to the bit, by construction: nothing is padded and nothing is probed. It is the
 same on every processor.
 """

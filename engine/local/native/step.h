@@ -5,15 +5,15 @@
 #include <stdint.h>
 
 enum { GROUP = 64, PANEL = 16, CHUNK = 64 };
-/* GROUP: columns of activations that share a scale. PANEL: output columns that lie together.
+/* GROUP: columns that share a scale. PANEL: output columns that lie together.
    CHUNK: positions in a page of keys and values. */
 
-/* A weight of int8 codes with one scale for each output, as panels [outputs / 16][inputs / 4][16][4]:
+/* A weight of int8 codes with a scale for GROUP columns of each output, as panels [outputs / 16][inputs / 4][16][4]:
    what one load of a vector brings is what one instruction multiplies. Inputs are padded to a
    multiple of 64 and outputs to one of 16, with zeros. */
 struct linear {
     const int8_t *panels;
-    const float *scales; /* [outputs, padded] */
+    const float *scales; /* [outputs / 16][inputs / GROUP][16] */
     const float *bias;   /* [outputs, padded], or null */
     int32_t inputs, outputs;
 };

@@ -1,4 +1,4 @@
-"""Weights in the one format of the kernels: int8 and a scale for each output, packed when read."""
+"""Weights in the one format of the kernels, int8 in groups of 64, packed as they are read."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class QuantisedLinear:
         start = -memory.data_ptr() % 64
         self.panels = memory[start : start + padded * columns]
         """int8 [padded / 16][columns / 4][16][4]"""
-        self.scales = torch.zeros(padded)
+        self.scales = torch.zeros(padded // PANEL, columns // GROUP, PANEL)
         self._bias = None if bias is None else torch.nn.functional.pad(bias, (0, padded - outputs))
         self.struct = LinearStruct(
             panels=self.panels.data_ptr(),
