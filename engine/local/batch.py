@@ -20,7 +20,7 @@ import torch
 from ttc.engine.local.attention import CHUNK, Span
 from ttc.engine.local.cache import Match, Page, PrefixCache, common_length
 from ttc.engine.local.kv import KVPool
-from ttc.engine.local.model import Llama
+from ttc.engine.local.model import Model
 from ttc.engine.local.sample import Drawn, draw_tokens
 from ttc.engine.local.sequence import Sequence
 from ttc.errors import EngineError
@@ -70,7 +70,7 @@ class Batch:
 
     def __init__(
         self,
-        model: Llama,
+        model: Model,
         *,
         num_pages: int,
         max_sequences: int,

@@ -18,7 +18,7 @@ import threading
 import weakref
 from collections.abc import Callable
 from pathlib import Path
-from typing import Literal, Self
+from typing import Self
 
 import torch
 
@@ -27,7 +27,7 @@ from ttc.engine.local.attention import CHUNK
 from ttc.engine.local.batch import Batch, Counters
 from ttc.engine.local.kv import KVPool
 from ttc.engine.local.sequence import Sequence, path_tokens
-from ttc.engine.local.source import ModelSource, Progress, open_model
+from ttc.engine.local.source import Arithmetic, ModelSource, Progress, open_model
 from ttc.engine.local.text.prompt import Prompt
 from ttc.engine.local.text.tokenizer import clean_text
 from ttc.engine.local.text.vocabulary import After
@@ -101,7 +101,7 @@ class LocalEngine:
         path: str | os.PathLike[str],
         *,
         name: str | None = None,
-        dtype: Literal["fp32", "bf16"] = "fp32",
+        arithmetic: Arithmetic | None = None,
         threads: int | None = None,
         kv_bytes: int = 2 << 30,
         max_sequences: int = 128,
@@ -112,7 +112,8 @@ class LocalEngine:
         Args:
             path: the file (of a split model, the first one) or the folder.
             name: the model, as a user names it; the path's last part by default.
-            dtype: the type of weights and products; everything else is float32.
+            arithmetic: `int8` (weights and activations, in C), or `fp32` or `bf16` in PyTorch. By
+                default `int8`, and `fp32` with a warning where there is no C compiler.
             threads: see the class, as for `kv_bytes` and `max_sequences`.
             kv_bytes: see the class.
             max_sequences: see the class.
@@ -122,9 +123,10 @@ class LocalEngine:
 
         Raises:
             ModelFileError: the model is missing, damaged or of a kind that is not supported.
+            EngineError: `int8` was asked for, and the kernels cannot be built.
         """
         return cls(
-            open_model(Path(path), dtype, progress),
+            open_model(Path(path), arithmetic, progress),
             name=Path(path).stem if name is None else name,
             threads=threads,
             kv_bytes=kv_bytes,

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 import torch.nn.functional as F
@@ -21,7 +22,20 @@ from ttc.engine.local.kv import KVPool
 from ttc.engine.local.linear import Linear, LinearFactory
 from ttc.engine.local.rope import Rotation
 
-__all__ = ["Llama"]
+__all__ = ["Llama", "Model"]
+
+
+class Model(Protocol):
+    """A model, ready to compute."""
+
+    config: ModelConfig
+    numerics: str
+    """The types and kernels that decide the bits of a result."""
+
+    def forward(
+        self, token_ids: torch.Tensor, spans: Sequence[Span], pool: KVPool, wanted: torch.Tensor
+    ) -> torch.Tensor:
+        """Computes a step; see `Llama.forward`."""
 
 
 @dataclass(frozen=True)
