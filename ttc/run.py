@@ -46,7 +46,10 @@ class Run:
         seed: int,
         clock: Clock,
         watch: Callable[[Event], None] | None = None,
+        demands: Mapping[str, frozenset[str]] | None = None,
     ) -> None:
+        self.demands = demands or {}
+        """What the graph needs of the engine of each role."""
         self.problem, self.engines, self.account = problem, engines, account
         self.seed, self.clock, self.watch = seed, clock, watch
         self.prompts = PromptTree()

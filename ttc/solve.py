@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 
 from ttc.budget import LOGICAL, Account, shares
 from ttc.clock import SystemClock
+from ttc.demands import demands_of
 from ttc.errors import EngineError, GraphError, NodeError, TTCError
 from ttc.graph import Flow, Node, compile_graph
 from ttc.ports import Clock, Engine
@@ -255,6 +256,7 @@ async def _run(
         seed=arguments.seed,
         clock=arguments.clock,
         watch=arguments.watch,
+        demands=demands_of(graph),
     )
     scope = NodeScope(run, account, "")
     try:
