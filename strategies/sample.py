@@ -80,7 +80,8 @@ class Sample(Node):
     def flow(self, given: Flow) -> Flow:
         """`n` finished candidates for each one given."""
         count = given.count * self.n if given.count is not None and is_count(self.n) else None
-        return Flow(kind="finished", count=count, scores=given.scores)
+        roles = frozenset({self.role})
+        return Flow(kind="finished", count=count, scores=given.scores, roles=roles)
 
     def bound(self, given: Flow) -> Cost:
         """Every fork as long as it may be; a cue's bytes bound its tokens."""

@@ -15,10 +15,11 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from ttc.budget import Account, Ticket
+from ttc.demands import measuring
 from ttc.errors import BudgetExceeded, ContextOverflow, EngineError, NodeError, VerifierError
 from ttc.journal import derive_seed, fingerprint
 from ttc.meter import Meter
-from ttc.ports import Generation, Request, Scope, Verifier
+from ttc.ports import Generation, Request, Scope, Verifier, parts_of
 from ttc.run import Run
 from ttc.types import (
     Branch,
@@ -72,6 +73,8 @@ class Call:
         self.cancelled = False
         self._run, self._account, self._plan, self._on_chunk = run, account, plan, on_chunk
         self._engine = run.engine(plan.branch.role)
+        demands = run.demands.get(plan.branch.role, frozenset())
+        self._sampling = measuring(plan.sampling, demands, self._engine)
         self._seed = derive_seed(run.seed, plan.path, plan.index)
         self._ticket: Ticket | None = None
         self._generation: Generation | None = None
@@ -220,7 +223,7 @@ class Call:
             plan.branch,
             engine=self._engine.numerics,
             max_tokens=self._max_tokens,
-            sampling=plan.sampling,
+            sampling=self._sampling,
             until=plan.until,
             tail=plan.tail,
             seed=self._seed,
@@ -232,7 +235,7 @@ class Call:
         request = Request(
             branch=branch,
             max_tokens=max_tokens,
-            sampling=self._plan.sampling,
+            sampling=self._sampling,
             seed=seed,
             until=self._plan.until,
         )
@@ -322,7 +325,7 @@ class VerifierCall:
         self.key = f"{self._path}#{index}"
         self._run, self._account, self._candidates = run, account, candidates
         self._usage = Usage()
-        self._done = False
+        self._admitted = self._done = False
         self._refusal: BudgetExceeded | None = None
         self._started = run.clock.now()
         self._ticket: Ticket | None = None
@@ -339,12 +342,14 @@ class VerifierCall:
         Raises:
             BudgetExceeded: a limit refused the call, or the deadline cut it.
         """
-        need = {"verifier_calls": len(self._candidates)}
+        count = 0 if parts_of(verifier) else len(self._candidates)  # its parts are charged
+        need = {"verifier_calls": count}
         self._ticket = self._account.launch(self._path, need=need)
         try:
             await self._ticket.admitted()
             self._ticket.settle(need)  # nothing of it ever comes back
-            self._usage = Usage(verifier_calls=len(self._candidates))
+            self._usage = Usage(verifier_calls=count)
+            self._admitted = True
             self._run.book("verifier", self._usage)
             self._arrival = asyncio.get_running_loop().create_future()
             self._work.task(self._verified(verifier)).add_done_callback(self._receive)
@@ -366,7 +371,7 @@ class VerifierCall:
         if self._done:
             return
         self._refusal = refusal
-        if self._usage.verifier_calls:
+        if self._admitted:
             self._run.cut = True
             self._end({"cut": True})
         else:
@@ -379,7 +384,7 @@ class VerifierCall:
         """Ends it, and labels what the verifier asked of engines as cancelled."""
         self.abort()
         self._work.cancel(frozenset())
-        if not self._usage.verifier_calls and self._candidates:
+        if not self._admitted and self._candidates:
             self._run.journal.drop(self._place)
 
     async def _verified(self, verifier: Verifier) -> tuple[Score, ...]:

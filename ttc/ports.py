@@ -48,6 +48,7 @@ __all__ = [
     "Stream",
     "Timer",
     "Verifier",
+    "parts_of",
 ]
 
 T = TypeVar("T", covariant=True)
@@ -65,7 +66,9 @@ class Capabilities:
     cancel: bool = False
     """A running call ends before the next engine step."""
     logprobs: int = 0
-    """How many log probabilities each token carries: 0 none, 1 the chosen one, k the k best."""
+    """How many log probabilities each token can carry: 0 none, 1 its own, k the k greatest, too."""
+    entropy: bool = False
+    """Each token can carry the entropy and the self-certainty of its whole distribution."""
     score: bool = False
     """Given text can be scored."""
     prefix_cache: bool = False
@@ -78,10 +81,15 @@ class Capabilities:
     """The cost of work is known before it runs."""
 
     def has(self, name: str) -> bool:
-        """Whether the capability `name` is there; an unknown name is an error."""
-        if name not in {f.name for f in fields(self)}:
+        """Whether a capability is there; `logprobs>=20` asks for a number of them.
+
+        Raises:
+            ValueError: nothing is called so.
+        """
+        name, _, least = name.partition(">=")
+        if name not in {f.name for f in fields(self)} or (least and not least.isdecimal()):
             raise ValueError(f"no capability is called {name!r}")
-        return bool(getattr(self, name))
+        return int(getattr(self, name)) >= int(least or 1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -184,7 +192,11 @@ class Verifier(Protocol):
 
     @property
     def requires(self) -> frozenset[str]:
-        """Capabilities of the policy's engine that it needs."""
+        """Capabilities that it needs of the engines of its `roles`.
+
+        Where it asks none, of the engines that made the candidates: their tokens then carry what
+        it reads.
+        """
 
     @property
     def roles(self) -> frozenset[str]:
@@ -194,6 +206,11 @@ class Verifier(Protocol):
         self, problem: Problem, candidates: Sequence[Candidate], scope: Scope
     ) -> Sequence[Score]:
         """One score for each candidate, in the same order."""
+
+
+def parts_of(verifier: Verifier) -> tuple[Verifier, ...]:
+    """The verifiers that a verifier is made of, in its `parts`; it costs what they cost."""
+    return tuple(getattr(verifier, "parts", ()))
 
 
 class Timer(Protocol):

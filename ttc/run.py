@@ -69,7 +69,10 @@ class Run:
         clock: Clock,
         prices: Mapping[str, Price] | None = None,
         watch: Callable[[Event], None] | None = None,
+        demands: Mapping[str, frozenset[str]] | None = None,
     ) -> None:
+        self.demands = demands or {}
+        """What the graph needs of the engine of each role."""
         self.problem, self.engines, self.account = problem, engines, account
         self.prices = dict(prices or {})
         """By role; calls that are launched from now on are paid by them."""

@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 
 from ttc.budget import LOGICAL, MEASURED, RESERVED, Account, shares
 from ttc.clock import SystemClock
+from ttc.demands import demands_of
 from ttc.errors import BudgetExceeded, EngineError, GraphError, NodeError, TTCError
 from ttc.graph import Flow, Node, compile_graph
 from ttc.ports import Clock, Engine
@@ -276,6 +277,7 @@ async def _run(
         clock=arguments.clock,
         prices=arguments.prices_of(engines),
         watch=arguments.watch,
+        demands=demands_of(graph),
     )
     scope = NodeScope(run, account, "")
     if budget.seconds is not None:

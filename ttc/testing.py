@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 import itertools
+import math
 import re
 import selectors
 import zlib
@@ -24,7 +25,16 @@ from ttc.clock import SystemClock
 from ttc.costs import Costs
 from ttc.errors import EngineError
 from ttc.ports import Capabilities, Clock, Request, Scope, Timer
-from ttc.types import Branch, Candidate, Chunk, FinishReason, Problem, Score, Usage
+from ttc.types import (
+    MAX_LOGPROBS,
+    Branch,
+    Candidate,
+    Chunk,
+    FinishReason,
+    Problem,
+    Score,
+    Usage,
+)
 
 __all__ = ["FAKE_COSTS", "FakeEngine", "ManualClock", "ScriptedVerifier", "finished"]
 
@@ -112,6 +122,9 @@ FAKE_COSTS = Costs(
 )
 """What a fake engine says that it spends: small, so that sums can be done by hand."""
 
+_OTHERS = 999
+"""Tokens of a fake engine beside the one that it gives."""
+
 Reply = str | EngineError
 Script = Reply | Sequence[Reply] | Callable[[Request], Reply]
 
@@ -133,7 +146,7 @@ class FakeEngine:
         concurrency: int | None = None,
         context: int | None = None,
         clock: Clock | None = None,
-        logprob: float = -0.5,
+        logprob: float | Callable[[Request], float] = -0.5,
     ) -> None:
         """A fake engine.
 
@@ -144,12 +157,20 @@ class FakeEngine:
             concurrency: how many calls run at once; more wait in line.
             context: the most tokens of prompt and output together.
             clock: what latencies are measured by; the system's by default.
-            logprob: the log probability of every token.
+            logprob: the log probability of every token; may depend on the request. What is left is
+                spread over 999 other tokens, so that entropies and the like are those of such a
+                distribution.
         """
         self.name = "fake"
         self.numerics = "fake"
         self.capabilities = Capabilities(
-            tokens=True, fork=True, cancel=True, logprobs=1, prefix_cache=True, replayable=True
+            tokens=True,
+            fork=True,
+            cancel=True,
+            logprobs=MAX_LOGPROBS,
+            entropy=True,
+            prefix_cache=True,
+            replayable=True,
         )
         self.context = context
         self.costs: Costs | None = FAKE_COSTS
@@ -219,9 +240,22 @@ class FakeEngine:
         """The engine's time."""
         return self._clock.now()
 
-    def logprobs(self, count: int) -> tuple[float, ...]:
-        """The log probabilities of some tokens."""
-        return (self._logprob,) * count
+    def measured(self, request: Request, count: int) -> dict[str, Any]:
+        """What a branch holds of the distributions of its tokens, where the request asks."""
+        own = self._logprob(request) if callable(self._logprob) else self._logprob
+        each = -math.expm1(own) / _OTHERS  # the probability of each other token
+        other = math.log(each) if each > 0 else -math.inf
+        entropy = -math.exp(own) * own - (_OTHERS * each * other if each > 0 else 0.0)
+        size = _OTHERS + 1
+        certainty = -(own + _OTHERS * other) / size - math.log(size)
+        greatest = sorted([own, *[other] * request.sampling.logprobs], reverse=True)
+        top = tuple(greatest[: request.sampling.logprobs])
+        return {
+            "logprobs": (own,) * count,
+            "entropies": (entropy,) * count if request.sampling.entropy else None,
+            "self_certainties": (certainty,) * count if request.sampling.entropy else None,
+            "top_logprobs": (top,) * count if top else None,
+        }
 
     def _reply(self, request: Request) -> Reply:
         if callable(self._script):
@@ -345,7 +379,7 @@ class _FakeGeneration:
                 role=self._request.branch.role,
                 text=self._text,
                 token_ids=tuple(i for piece in self._pieces for i in _ids(piece)),
-                logprobs=self._engine.logprobs(len(self._pieces)),
+                **self._engine.measured(self._request, len(self._pieces)),
                 finish_reason=reason,
                 stop_reason=self._stop,
             )

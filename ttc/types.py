@@ -6,7 +6,7 @@ Nothing here knows an engine, a clock or a graph, and nothing here imports a thi
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ttc.prices import Price
 
 __all__ = [
+    "MAX_LOGPROBS",
     "UNFILTERED",
     "UNMEASURED",
     "AnswerFormat",
@@ -38,6 +39,9 @@ __all__ = [
 FinishReason = Literal["stop", "length", "cancelled", "error"]
 Status = Literal["open", "finished", "truncated", "failed", "cancelled"]
 AnswerFormat = Literal["auto", "boxed", "marked", "number", "text"]
+
+MAX_LOGPROBS = 20
+"""The most log probabilities that a token carries beside its own."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,6 +109,13 @@ class Sampling:
     """Keep the smallest set of tokens whose probability reaches this; at least one token."""
     min_p: float | None = None
     """Keep tokens at least this fraction as probable as the most probable one."""
+    logprobs: int = 0
+    """How many of the greatest log probabilities each token carries beside its own; at most 20."""
+    entropy: bool = False
+    """Whether each token carries the entropy and the self-certainty of its distribution.
+
+    What a verifier `requires` is asked for by itself; a node asks only for what it reads itself.
+    """
 
     def __post_init__(self) -> None:
         if not 0 <= self.temperature < math.inf:
@@ -113,6 +124,8 @@ class Sampling:
             )
         if self.top_k is not None and self.top_k < 1:
             raise ValueError(f"top_k is at least 1, or None for off, not {self.top_k}")
+        if type(self.logprobs) is not int or not 0 <= self.logprobs <= MAX_LOGPROBS:
+            raise ValueError(f"logprobs lies in 0 to {MAX_LOGPROBS}, not {self.logprobs!r}")
         for name, value in (("top_p", self.top_p), ("min_p", self.min_p)):
             if value is not None and not 0 <= value <= 1:
                 raise ValueError(f"{name} lies in [0, 1], or is None for off, not {value}")
@@ -156,7 +169,15 @@ class Branch:
     token_ids: tuple[int, ...] | None
     """The tokens of this segment. `None` where the engine has no tokens."""
     logprobs: tuple[float, ...] | None = None
-    """Natural log probabilities of generated tokens under the model's raw distribution."""
+    """(tokens,) Natural log probabilities of generated tokens under the raw distribution, which is
+    the model's own before temperature, filters and masks."""
+    entropies: tuple[float, ...] | None = None
+    """(tokens,) The entropy of the raw distribution of each generated token, in nats. `None` where
+    nobody asked for it, as for the two that follow."""
+    self_certainties: tuple[float, ...] | None = None
+    """(tokens,) The divergence of the uniform distribution from each token's raw one, in nats."""
+    top_logprobs: tuple[Sequence[float], ...] | None = None
+    """(tokens, k) The k greatest log probabilities at each generated token, the greatest first."""
     finish_reason: FinishReason | None = None
     """`None` for a prompt or an appended text."""
     stop_reason: str | int | None = None

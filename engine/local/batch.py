@@ -242,7 +242,7 @@ class Batch:
         rows = torch.tensor(last_rows, dtype=torch.int64)
         logits = self.model.forward(torch.tensor(token_ids), spans, self._pool, rows)
         logits[:, self._unsampled] = -torch.inf
-        return draw_tokens(logits, draws) if draws else Drawn([], [])
+        return draw_tokens(logits, draws) if draws else Drawn([], [], [], [], [])
 
     def _commit(self, pieces: Seq[_Piece], drawn: Drawn) -> None:
         """Takes a step's results over, and tells them."""
@@ -254,8 +254,8 @@ class Batch:
         with self._lock:
             cancelled = {sequence for sequence in drawing if sequence.cancelled}
         chunks = [
-            (sequence, sequence.accept(token, logprob))
-            for sequence, token, logprob in zip(drawing, *drawn, strict=True)
+            (sequence, sequence.accept(*row))
+            for sequence, *row in zip(drawing, *drawn, strict=True)
             if sequence not in cancelled
         ]
         self._leave([sequence for sequence, chunk in chunks if chunk.branch is not None])

@@ -7,6 +7,7 @@ What a call's branch holds:
 
 - `token_ids` and `logprobs` are those of every token that was computed, and that is charged: the
   end token and the tokens of a stop string included. `text` holds neither.
+- `entropies`, `self_certainties` and `top_logprobs` are there where the sampling asks for them.
 - A branch that an end token closed goes on in that token's place when it is extended. One that a
   stop string ended goes on after it: the model sees the stop string, though `text` lacks it.
 """
@@ -35,7 +36,7 @@ from ttc.engine.local.threads import thread_count
 from ttc.engine.local.worker import LocalGeneration, Worker
 from ttc.errors import ContextOverflow, EngineError
 from ttc.ports import Capabilities, Request
-from ttc.types import Branch, Chunk, Problem
+from ttc.types import MAX_LOGPROBS, Branch, Chunk, Problem
 
 __all__ = ["LocalEngine"]
 
@@ -147,7 +148,13 @@ class LocalEngine:
     def capabilities(self) -> Capabilities:
         """What the engine can do."""
         return Capabilities(
-            tokens=True, fork=True, cancel=True, logprobs=1, prefix_cache=True, replayable=True
+            tokens=True,
+            fork=True,
+            cancel=True,
+            logprobs=MAX_LOGPROBS,
+            entropy=True,
+            prefix_cache=True,
+            replayable=True,
         )
 
     @property

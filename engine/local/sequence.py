@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from array import array
 from collections.abc import Callable
 from concurrent.futures import Future
 
@@ -83,6 +84,9 @@ class Sequence:
         self._stream = TextStream(stops, trims=tokens.trims_after(prompt))
         self._text: list[str] = []
         self._logprobs: list[float] = []
+        self._entropies: list[float] = []
+        self._self_certainties: list[float] = []
+        self._top_logprobs: list[array[float]] = []
         self._claim = threading.Lock()
         self._claimed = False
 
@@ -131,10 +135,22 @@ class Sequence:
         request = self.request
         return Draw(sampling=request.sampling, seed=request.seed, position=len(self.tokens))
 
-    def accept(self, token: int, logprob: float) -> Chunk:
+    def accept(
+        self,
+        token: int,
+        logprob: float,
+        entropy: float | None,
+        self_certainty: float | None,
+        top_logprobs: array[float] | None,
+    ) -> Chunk:
         """Adds a token. The chunk that it gives has a branch where the call has ended."""
         self.tokens.append(token)
         self._logprobs.append(logprob)
+        if entropy is not None and self_certainty is not None:
+            self._entropies.append(entropy)
+            self._self_certainties.append(self_certainty)
+        if top_logprobs is not None:
+            self._top_logprobs.append(top_logprobs)
         if token in self._ends:
             return self._last(token, "", "stop", token)
         text, stop = self._stream.feed(self._vocabulary.bytes_of(token))
@@ -187,6 +203,11 @@ class Sequence:
             text="".join(self._text),
             token_ids=tuple(self.tokens[self.prompt_length :]),
             logprobs=tuple(self._logprobs),
+            entropies=tuple(self._entropies) if self.request.sampling.entropy else None,
+            self_certainties=(
+                tuple(self._self_certainties) if self.request.sampling.entropy else None
+            ),
+            top_logprobs=tuple(self._top_logprobs) if self.request.sampling.logprobs else None,
             finish_reason=reason,
             stop_reason=stop,
         )

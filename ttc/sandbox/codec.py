@@ -30,8 +30,6 @@ class CodecError(Exception):
     """A value that cannot cross, or a frame that no honest process sends."""
 
 
-
-
 _ATOMS: Mapping[type, tuple[str, Callable[[Any], Any], Callable[[Any], Any]]] = {
     type(None): ("none", lambda _: 0, lambda _: None),
     bool: ("bool", int, bool),

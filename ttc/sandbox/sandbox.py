@@ -224,7 +224,9 @@ def literal_case(test: str, tests: GeneratedTests) -> list[Any] | None:
         if not (isinstance(call.func, ast.Name) and call.func.id == tests.entry_point):
             return None
         given = [codec.encode(ast.literal_eval(argument)) for argument in call.args]
-        named = {str(k.arg): codec.encode(ast.literal_eval(k.value)) for k in call.keywords if k.arg}
+        named = {
+            str(k.arg): codec.encode(ast.literal_eval(k.value)) for k in call.keywords if k.arg
+        }
         if len(named) != len(call.keywords):
             return None
         return [given, named, codec.encode(ast.literal_eval(right))]
