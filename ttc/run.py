@@ -69,9 +69,8 @@ class Run:
         clock: Clock,
         prices: Mapping[str, Price] | None = None,
         watch: Callable[[Event], None] | None = None,
-        demands: Mapping[str, frozenset[str]] | None = None,
     ) -> None:
-        self.demands = demands or {}
+        self.demands: Mapping[str, frozenset[str]] = {}
         """What the graph needs of the engine of each role."""
         self.problem, self.engines, self.account = problem, engines, account
         self.prices = dict(prices or {})

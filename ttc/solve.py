@@ -277,8 +277,8 @@ async def _run(
         clock=arguments.clock,
         prices=arguments.prices_of(engines),
         watch=arguments.watch,
-        demands=demands_of(graph),
     )
+    run.demands = demands_of(graph)
     scope = NodeScope(run, account, "")
     if budget.seconds is not None:
         run.expire_at(run.started + budget.seconds)
