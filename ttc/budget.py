@@ -50,7 +50,7 @@ class Ticket:
         *,
         need: Sizes,
         floor: Sizes | None = None,
-        prompt: tuple[PromptTree, Branch] | None = None,
+        prompt: tuple[PromptTree, *tuple[Branch, ...]] | None = None,
         price: Callable[[int], Sizes] | None = None,
     ) -> None:
         self.account = account
@@ -141,8 +141,8 @@ class Ticket:
     def open(self, grant: Sizes, shrunk_by: str | None) -> None:
         """Reserves `grant` on every ancestor and lets the call start."""
         if self._prompt is not None:
-            tree, branch = self._prompt
-            self.prompt_tokens = tree.add(branch)
+            tree, *branches = self._prompt
+            self.prompt_tokens = tree.add(*branches)
         self.state, self.granted, self.shrunk_by = "open", dict(grant), shrunk_by
         for account in self.account.ancestry():
             for resource, amount in self.granted.items():
@@ -185,8 +185,8 @@ class Ticket:
     def _missing(self) -> int:
         if self._prompt is None:
             return 0
-        tree, branch = self._prompt
-        return tree.missing(branch)
+        tree, *branches = self._prompt
+        return tree.missing(*branches)
 
 
 class _Lines:
@@ -305,7 +305,7 @@ class Account:
         *,
         need: Sizes,
         floor: Sizes | None = None,
-        prompt: tuple[PromptTree, Branch] | None = None,
+        prompt: tuple[PromptTree, *tuple[Branch, ...]] | None = None,
         price: Callable[[int], Sizes] | None = None,
     ) -> Ticket:
         """Takes the next place in launch order; the ticket opens at once if its worst case fits.
@@ -314,7 +314,7 @@ class Account:
             path: the node that asks.
             need: the worst case by resource, without the prompt.
             floor: the least that the call can run with; by default the worst case.
-            prompt: a branch whose unpaid prompt tokens are reserved as well.
+            prompt: branches whose unpaid prompt tokens are reserved as well.
             price: what else so many tokens of `need` cost at worst; more tokens never cost less.
         """
         ticket = Ticket(self, path, need=need, floor=floor, prompt=prompt, price=price)

@@ -33,7 +33,7 @@ from ttc.types import (
 )
 from ttc.work import Work
 
-__all__ = ["Call", "Plan", "VerifierCall", "post"]
+__all__ = ["Call", "Plan", "VerifierCall", "deliver", "interrupt", "post"]
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
@@ -143,7 +143,7 @@ class Call:
             if ticket is not None:
                 ticket.cancel(refusal)
             self._end({"refused": refusal.resource if refusal else "cancelled"})
-        _interrupt(self._arrival, refusal)
+        interrupt(self._arrival, refusal)
 
     def discard(self) -> None:
         """Labels what it had spent as cancelled, since a stop came before anyone used it."""
@@ -241,7 +241,7 @@ class Call:
         )
         self._sent = branch.num_tokens
         self._generation = generation = self._engine.submit(request, self._on_chunk)
-        generation.future.add_done_callback(_deliver(loop, self._arrival))
+        generation.future.add_done_callback(deliver(loop, self._arrival))
         segment = await self._arrival
         self._check_cut()  # it may have been cut between its arrival and this step
         produced = max_tokens if segment.token_ids is None else len(segment.token_ids)
@@ -378,7 +378,7 @@ class VerifierCall:
             if self._ticket is not None:
                 self._ticket.cancel(refusal)
             self._end({"refused": refusal.resource if refusal else "cancelled"})
-        _interrupt(self._arrival, refusal)
+        interrupt(self._arrival, refusal)
 
     def discard(self) -> None:
         """Ends it, and labels what the verifier asked of engines as cancelled."""
@@ -445,12 +445,12 @@ def post(loop: asyncio.AbstractEventLoop, callback: Callable[[T], object], value
         _log.debug("an engine's message came after its event loop had closed")
 
 
-def _deliver(
-    loop: asyncio.AbstractEventLoop, arrival: asyncio.Future[Branch]
-) -> Callable[[Future[Branch]], None]:
+def deliver(
+    loop: asyncio.AbstractEventLoop, arrival: asyncio.Future[T]
+) -> Callable[[Future[T]], None]:
     """Carries an engine's result from its thread into the event loop of the call."""
 
-    def receive(future: Future[Branch]) -> None:
+    def receive(future: Future[T]) -> None:
         if arrival.done():
             return
         if future.cancelled():
@@ -467,7 +467,7 @@ def _deliver(
     return lambda future: post(loop, receive, future)
 
 
-def _interrupt(arrival: asyncio.Future[Any] | None, refusal: BudgetExceeded | None) -> None:
+def interrupt(arrival: asyncio.Future[Any] | None, refusal: BudgetExceeded | None) -> None:
     """Ends the wait for an arrival that will not come."""
     if arrival is None or arrival.done():
         return

@@ -37,7 +37,8 @@ def engine_faults(placed: Placed, engines: Mapping[str, Engine] | None) -> list[
         if role not in engines:
             faults.append(f"no model is bound to the role {role!r}; pass models={{{role!r}: ...}}")
             continue
-        lacking = [need for need in sorted(needs) if not engines[role].capabilities.has(need)]
+        own = [need.removeprefix(f"{role}:") for need in sorted(needs)]
+        lacking = [n for n in own if ":" not in n and not engines[role].capabilities.has(n)]
         if lacking:
             faults.append(
                 f"needs {', '.join(lacking)}, which the engine {engines[role].name} lacks"

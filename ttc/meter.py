@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from ttc.budget import in_units
-from ttc.ports import Engine, Generation
+from ttc.ports import Engine, Generation, Reading
 from ttc.prices import Price
 from ttc.types import UNMEASURED, Usage
 
@@ -34,7 +34,7 @@ class Meter:
             worst["cost_usd"] = sum(price.worst_case(given, most) for given, most in sizes)
         return worst
 
-    def read(self, generation: Generation, *, sent: int, output_tokens: int) -> Usage:
+    def read(self, generation: Generation | Reading, *, sent: int, output_tokens: int) -> Usage:
         """The physical lines of a request that has ended.
 
         Args:
@@ -66,7 +66,7 @@ class Meter:
             if resource in used
         }
 
-    def _told(self, generation: Generation) -> Usage:
+    def _told(self, generation: Generation | Reading) -> Usage:
         try:
             return generation.usage
         except Exception:  # noqa: BLE001 - whatever an engine raises, the call must be settled

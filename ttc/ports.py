@@ -27,6 +27,7 @@ from ttc.types import (
     Budget,
     Candidate,
     Chunk,
+    Logprobs,
     Problem,
     Sampling,
     Score,
@@ -43,6 +44,7 @@ __all__ = [
     "Engine",
     "Generation",
     "Handle",
+    "Reading",
     "Request",
     "Scope",
     "Stream",
@@ -71,6 +73,8 @@ class Capabilities:
     """Each token can carry the entropy and the self-certainty of its whole distribution."""
     score: bool = False
     """Given text can be scored."""
+    reward: bool = False
+    """Given text gets rewards: the engine is a reward model, and generates nothing."""
     prefix_cache: bool = False
     """A shared prefix is computed once."""
     grammar: bool = False
@@ -132,6 +136,21 @@ class Generation(Protocol):
         """
 
 
+class Reading(Protocol):
+    """A call that reads given text and generates nothing."""
+
+    @property
+    def future(self) -> Future[tuple[tuple[float, ...], ...]]:
+        """What was asked for, in order; or an `EngineError`."""
+
+    @property
+    def usage(self) -> Usage:
+        """The physical lines, as the engine measured them; see `Generation.usage`."""
+
+    def cancel(self) -> int:
+        """Ends the call before the next engine step, from any thread; it has generated nothing."""
+
+
 class Engine(Protocol):
     """Extends branches. Every method may be called from any thread."""
 
@@ -162,8 +181,14 @@ class Engine(Protocol):
             ContextOverflow: the prompt does not fit; the message holds both numbers.
         """
 
-    def append(self, branch: Branch, text: str) -> Branch:
-        """A branch that goes on with `text`, as plain tokens; no token before it changes."""
+    def append(self, branch: Branch, text: str, *, as_token: bool = False) -> Branch:
+        """A branch that goes on with `text`, as plain tokens; no token before it changes.
+
+        With `as_token` the text is the name of one token, which may be a control token.
+
+        Raises:
+            EngineError: no one token is called so.
+        """
 
     def submit(
         self, request: Request, on_chunk: Callable[[Chunk], None] | None = None
@@ -172,6 +197,25 @@ class Engine(Protocol):
 
         Faults of the call come by its future; a request that can never be served raises here.
         """
+
+    def score(self, branch: Branch, suffixes: Sequence[Branch]) -> Reading:
+        """Queues the scoring of given text, where the engine has the capability `score`.
+
+        A suffix is the last segment of a branch that leaves `branch` somewhere. The result holds
+        for each the natural log probabilities of its tokens after all before them: those that
+        generation reports. What suffixes share is computed once.
+        """
+
+    def reward(self, branch: Branch, rows: Sequence[int]) -> Reading:
+        """Queues the rewards of some tokens of a branch, counted from its first.
+
+        Its result holds for each row one value for each of `labels`. Only with the capability
+        `reward`.
+        """
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """What the values of `reward` are called; empty without the capability."""
 
 
 @runtime_checkable
@@ -195,7 +239,7 @@ class Verifier(Protocol):
         """Capabilities that it needs of the engines of its `roles`.
 
         Where it asks none, of the engines that made the candidates: their tokens then carry what
-        it reads.
+        it reads. `role:capability` is one that the engine of this role alone must have.
         """
 
     @property
@@ -275,6 +319,39 @@ class Scope(Protocol):
 
     def root(self, role: str = "policy") -> Branch:
         """The problem's prompt, for the model of a role."""
+
+    def prompt(self, problem: Problem, role: str) -> Branch:
+        """A prompt of the node's own, for the model of a role.
+
+        Raises:
+            EngineError: the model has no form for it, or no room.
+        """
+
+    def append(self, branch: Branch, text: str, *, as_token: bool = False) -> Branch:
+        """A branch that goes on with given text; see `Engine.append`."""
+
+    async def score(
+        self, branch: Branch, suffixes: Sequence[str | tuple[int, ...] | Branch]
+    ) -> tuple[Logprobs, ...]:
+        """The log probabilities of given texts, or tokens, after a branch.
+
+        A suffix that leaves it earlier is given as a branch, of which the last segment is scored.
+        One call, whose tokens count as prompt tokens: each distinct one once. The branch is
+        computed once, with the calls of other candidates and problems, and what is known of it
+        already is not computed again.
+
+        Raises:
+            BudgetExceeded: a limit refused the call; nothing was spent.
+            EngineError: the engine failed, or has no room for it.
+        """
+
+    async def reward(self, branch: Branch, rows: Sequence[int]) -> tuple[Mapping[str, float], ...]:
+        """What a reward model says of some tokens of a branch, counted from its first, by label.
+
+        Raises:
+            BudgetExceeded: a limit refused the call; nothing was spent.
+            EngineError: the engine failed, or has no room for it.
+        """
 
     async def generate(
         self,

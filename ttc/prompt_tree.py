@@ -22,39 +22,52 @@ class PromptTree:
         self._ends: dict[Branch, int] = {}
         self._places = itertools.count(1)
 
-    def missing(self, branch: Branch) -> int:
-        """Prompt tokens on the way to `branch` that nobody has paid for."""
-        return self._walk(branch, add=False)
+    def missing(self, *branches: Branch) -> int:
+        """Prompt tokens on the way to some branches that nobody has paid for."""
+        return self._walk(branches, {}, {})
 
-    def add(self, branch: Branch) -> int:
-        """Marks every prompt token on the way to `branch` as paid; returns how many were not."""
-        return self._walk(branch, add=True)
+    def add(self, *branches: Branch) -> int:
+        """Marks every prompt token on the way to branches as paid; returns how many were not."""
+        return self._walk(branches, self._edges, self._ends)
 
-    def _walk(self, branch: Branch, *, add: bool) -> int:
-        unpaid, place = 0, 0
-        for segment in branch.lineage():
-            if segment in self._ends:
-                place = self._ends[segment]
-                continue
-            if segment.call is not None:
-                place = next(self._places) if add else -1
-            else:
-                if segment.parent is None:
-                    place, _ = self._follow(place, (segment.role,), add=add)
-                place, fresh = self._follow(place, _tokens(segment), add=add)
-                unpaid += fresh
-            if add:
-                self._ends[segment] = place
+    def _walk(
+        self,
+        branches: Sequence[Branch],
+        edges: dict[tuple[int, str | int], int],
+        ends: dict[Branch, int],
+    ) -> int:
+        """Counts tokens without an edge, and puts their edges where the caller says."""
+        unpaid = 0
+        for branch in branches:
+            place = 0
+            for segment in branch.lineage():
+                end = self._ends.get(segment) or ends.get(segment)
+                if end is None:
+                    end, fresh = self._end(segment, place, edges)
+                    ends[segment] = end
+                    unpaid += fresh
+                place = end
         return unpaid
 
-    def _follow(self, place: int, steps: Sequence[str | int], *, add: bool) -> tuple[int, int]:
+    def _end(
+        self, segment: Branch, place: int, edges: dict[tuple[int, str | int], int]
+    ) -> tuple[int, int]:
+        """Where a segment ends, and how many of its tokens are prompt tokens without an edge."""
+        if segment.call is not None:
+            return next(self._places), 0
+        if segment.parent is None:
+            place, _ = self._follow(place, (segment.role,), edges)
+        return self._follow(place, _tokens(segment), edges)
+
+    def _follow(
+        self, place: int, steps: Sequence[str | int], edges: dict[tuple[int, str | int], int]
+    ) -> tuple[int, int]:
         fresh = 0
         for step in steps:
-            following = self._edges.get((place, step), -1)
-            if following < 0:
+            following = self._edges.get((place, step)) or edges.get((place, step))
+            if following is None:
                 fresh += 1
-                if add:
-                    following = self._edges[place, step] = next(self._places)
+                following = edges[place, step] = next(self._places)
             place = following
         return place, fresh
 

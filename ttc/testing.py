@@ -137,7 +137,7 @@ class FakeEngine:
     the i-th reply, pass `in_order=True`.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - all keywords but one, each of its own
         self,
         script: Script,
         *,
@@ -147,6 +147,8 @@ class FakeEngine:
         context: int | None = None,
         clock: Clock | None = None,
         logprob: float | Callable[[Request], float] = -0.5,
+        scores: Callable[[Branch, str], float] | None = None,
+        rewards: Callable[[Branch, int], Mapping[str, float]] | None = None,
     ) -> None:
         """A fake engine.
 
@@ -160,6 +162,9 @@ class FakeEngine:
             logprob: the log probability of every token; may depend on the request. What is left is
                 spread over 999 other tokens, so that entropies and the like are those of such a
                 distribution.
+            scores: the log probability of each token of a text after a branch; `logprob` by
+                default.
+            rewards: makes it a reward model, with a value for each label of a token of a branch.
         """
         self.name = "fake"
         self.numerics = "fake"
@@ -169,6 +174,8 @@ class FakeEngine:
             cancel=True,
             logprobs=MAX_LOGPROBS,
             entropy=True,
+            score=rewards is None,
+            reward=rewards is not None,
             prefix_cache=True,
             replayable=True,
         )
@@ -190,6 +197,12 @@ class FakeEngine:
         self.most_active = 0
         """The most calls that ever ran at once."""
         self.requests: list[Request] = []
+        self.read: list[tuple[Branch, tuple[str, ...]]] = []
+        """What was scored: branches, and the texts after them; or the names of rewards."""
+        self.labels: tuple[str, ...] = ()
+        if rewards is not None:
+            self.labels = tuple(rewards(Branch(text="", token_ids=()), 0))
+        self._scores, self._rewards = scores, rewards
         self._script, self._in_order = script, in_order
         self._pace, self._slots = seconds_per_token, concurrency
         self._clock: Clock = clock or SystemClock()
@@ -203,9 +216,45 @@ class FakeEngine:
             text = "".join(f"{message.role}: {message.content}\n" for message in problem.messages)
         return Branch(role=role, text=text, token_ids=_ids(text))
 
-    def append(self, branch: Branch, text: str) -> Branch:
+    def append(self, branch: Branch, text: str, *, as_token: bool = False) -> Branch:
         """A branch that goes on with `text`."""
-        return Branch(parent=branch, role=branch.role, text=text, token_ids=_ids(text))
+        ids = (zlib.crc32(text.encode()),) if as_token else _ids(text)
+        return Branch(parent=branch, role=branch.role, text=text, token_ids=ids)
+
+    def score(self, branch: Branch, suffixes: Sequence[Branch]) -> _FakeReading:
+        """The log probabilities of texts after a branch, at once."""
+        self.read.append((branch, tuple(suffix.text for suffix in suffixes)))
+        lengths = [len(suffix.token_ids or ()) for suffix in suffixes]
+        logprobs = map(self._logprob_of, suffixes)
+        values = tuple((value,) * n for value, n in zip(logprobs, lengths, strict=True))
+        return self._reading(values, given=branch.num_tokens + sum(lengths), draws=sum(lengths))
+
+    def reward(self, branch: Branch, rows: Sequence[int]) -> _FakeReading:
+        """The rewards of some tokens of a branch, at once."""
+        if self._rewards is None:
+            raise EngineError("the fake engine was made without rewards=; pass them")
+        self.read.append((branch, self.labels))
+        rewards = self._rewards
+        values = tuple(tuple(rewards(branch, row).values()) for row in rows)
+        return self._reading(values, given=branch.num_tokens, draws=len(rows))
+
+    def _logprob_of(self, suffix: Branch) -> float:
+        if self._scores is not None and suffix.parent is not None:
+            return self._scores(suffix.parent, suffix.text)
+        if callable(self._logprob):
+            raise EngineError("logprob= depends on requests, which a score is none; pass scores=")
+        return self._logprob
+
+    def _reading(
+        self, values: tuple[tuple[float, ...], ...], *, given: int, draws: int
+    ) -> _FakeReading:
+        self.calls += 1
+        self.input_tokens += given
+        flops = None
+        if self.costs is not None:
+            flops = self.costs.flops(start=0, count=given, draws=draws)
+            self.flops += flops
+        return _FakeReading(values, Usage(input_tokens=given, flops=flops, kv_byte_seconds=0.0))
 
     def submit(
         self, request: Request, on_chunk: Callable[[Chunk], None] | None = None
@@ -264,6 +313,19 @@ class FakeEngine:
             return self._script
         place = self.calls - 1 if self._in_order else request.seed
         return self._script[place % len(self._script)]
+
+
+class _FakeReading:
+    """One call of a `FakeEngine` that reads: it has ended when it begins."""
+
+    def __init__(self, values: tuple[tuple[float, ...], ...], usage: Usage) -> None:
+        self.future: Future[tuple[tuple[float, ...], ...]] = Future()
+        self.future.set_result(values)
+        self.usage = usage
+
+    def cancel(self) -> int:
+        """Ends nothing: it has ended."""
+        return 0
 
 
 class _FakeGeneration:

@@ -25,6 +25,7 @@ __all__ = [
     "Chunk",
     "Event",
     "FinishReason",
+    "Logprobs",
     "Message",
     "Outcome",
     "Problem",
@@ -206,6 +207,21 @@ class Branch:
     def output(self) -> str:
         """The text after the root: everything generated or appended since the prompt."""
         return "".join(segment.text for segment in self.lineage() if segment.parent is not None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Logprobs:
+    """What a model thinks of a given text."""
+
+    token_ids: tuple[int, ...]
+    """The tokens of the text."""
+    values: tuple[float, ...]
+    """The natural log probability of each, after all before it, under the raw distribution."""
+
+    @property
+    def total(self) -> float:
+        """The log probability of the whole text."""
+        return math.fsum(self.values)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -402,7 +418,8 @@ class Record:
     """The node that asked or decided."""
     index: int
     """Which of the node's calls, or of its decisions, this is."""
-    kind: Literal["call", "verify", "decision"]
+    kind: Literal["call", "score", "verify", "decision"]
+    """A call that generates; one that reads given text; one of a verifier; a decision."""
     fingerprint: str = ""
     """A hash of the whole request: branch, sampling, ends, seed."""
     detail: Mapping[str, Any] = field(default_factory=dict)

@@ -9,7 +9,7 @@ from typing import Literal
 from ttc.costs import Costs, decoder_costs
 from ttc.engine.local.rope import Rope
 
-__all__ = ["FAMILIES", "LINEARS", "MAX_LAYERS", "Family", "ModelConfig"]
+__all__ = ["FAMILIES", "LINEARS", "MAX_LAYERS", "Family", "ModelConfig", "RewardHead"]
 
 MAX_LAYERS = 1024
 """More than any model has; a greater number is a damaged file."""
@@ -21,6 +21,21 @@ _ATTENTION = frozenset(LINEARS[:4])
 _FEED_FORWARD = frozenset(LINEARS[4:])
 _NONE: frozenset[int] = frozenset()
 _PLAIN = Rope()
+
+
+@dataclass(frozen=True, kw_only=True)
+class RewardHead:
+    """A head that gives rewards of what was read, in place of the next token's logits."""
+
+    labels: tuple[str, ...]
+    """What its outputs are called."""
+    layers: tuple[str, ...]
+    """The names of its linear layers, as the folder has them, with a ReLU between each two."""
+    has_bias: bool = True
+
+    def width(self, hidden: int) -> int:
+        """The outputs of all its layers, each of `hidden` inputs."""
+        return (len(self.layers) - 1) * hidden + len(self.labels)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +71,8 @@ class ModelConfig:
     """Whether each head of queries and keys is normalised before it is turned."""
     tied: bool = True
     """Whether the embedding is the output head, too."""
+    reward: RewardHead | None = None
+    """The head of a reward model, which has no other."""
 
     def __post_init__(self) -> None:
         if self.num_heads % self.num_kv_heads:
@@ -79,7 +96,7 @@ class ModelConfig:
             queries=self.num_heads * self.head_dim,
             keys=self.num_kv_heads * self.head_dim,
             feed_forward=self.feed_forward,
-            vocab=self.vocab,
+            vocab=self.vocab if self.reward is None else self.reward.width(self.hidden),
             kv_number_bytes=4,
         )
 

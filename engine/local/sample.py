@@ -23,7 +23,7 @@ import torch.nn.functional as F
 
 from ttc.types import Sampling
 
-__all__ = ["Draw", "Drawn", "draw_tokens"]
+__all__ = ["Draw", "Drawn", "draw_tokens", "log_normaliser"]
 
 _BLOCK = 64
 _NUCLEUS = 1024  # most nuclei are smaller; a larger one costs its row a full sort
@@ -66,12 +66,7 @@ def draw_tokens(logits: torch.Tensor, draws: Sequence[Draw]) -> Drawn:
         logits: (rows, vocab), finite.
         draws: one for each row.
     """
-    peaks = logits.amax(-1, keepdim=True)
-    if not bool(torch.isfinite(peaks).all()):
-        raise ArithmeticError("the model's logits are not finite")
-    shifted = logits - peaks
-    if missing := -logits.shape[1] % _BLOCK:
-        shifted = F.pad(shifted, (0, missing), value=-torch.inf)
+    shifted = _shifted_logits(logits)
     weights = shifted.exp()
     masses = _block_sums(weights)  # (rows, blocks)
     tokens = torch.empty(len(draws), dtype=torch.int64)
@@ -93,6 +88,26 @@ def draw_tokens(logits: torch.Tensor, draws: Sequence[Draw]) -> Drawn:
     logprobs = chosen_logits - totals
     measured = _measure(shifted, weights, totals, [draw.sampling for draw in draws])
     return Drawn(tokens.tolist(), logprobs.tolist(), *measured)
+
+
+def log_normaliser(logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Logits less their row's peak, and the logarithm of the sum of their exponentials, float64.
+
+    A token's log probability is the difference of the two, computed as `draw_tokens` does.
+    """
+    shifted = _shifted_logits(logits)
+    return shifted, _block_sums(shifted.exp()).double().sum(-1).log()
+
+
+def _shifted_logits(logits: torch.Tensor) -> torch.Tensor:
+    """Logits less their row's peak, padded to whole blocks."""
+    peaks = logits.amax(-1, keepdim=True)
+    if not bool(torch.isfinite(peaks).all()):
+        raise ArithmeticError("the model's logits are not finite")
+    shifted = logits - peaks
+    if missing := -logits.shape[1] % _BLOCK:
+        shifted = F.pad(shifted, (0, missing), value=-torch.inf)
+    return shifted
 
 
 def _measure(

@@ -7,14 +7,15 @@ from array import array
 from collections.abc import Callable
 from concurrent.futures import Future
 
-from ttc.engine.local.cache import Page
+from ttc.engine.local.cache import Match, PrefixCache
+from ttc.engine.local.call import Call
 from ttc.engine.local.sample import Draw
 from ttc.engine.local.text.stream import TextStream
 from ttc.engine.local.text.tokenizer import TextTokens
 from ttc.ports import Request
 from ttc.types import Branch, Chunk, FinishReason, Usage
 
-__all__ = ["Sequence", "path_tokens"]
+__all__ = ["Sequence", "path_tokens", "segment_tokens"]
 
 OnChunk = Callable[[Chunk], None]
 
@@ -25,20 +26,22 @@ def path_tokens(branch: Branch) -> list[int]:
     An end token that closed a segment is left out: the call goes on in its place, as the texts of
     the segments do. The tokens of a stop string stay, since a stop string may begin inside a token.
     """
-    tokens: list[int] = []
-    for segment in branch.lineage():
-        if segment.token_ids is None:
-            raise ValueError(
-                "the branch has a segment without tokens, so another engine made it; "
-                "extend branches with the engine that made their root"
-            )
-        closed = segment.finish_reason == "stop" and isinstance(segment.stop_reason, int)
-        tokens += segment.token_ids[:-1] if closed else segment.token_ids
-    return tokens
+    return [token for segment in branch.lineage() for token in segment_tokens(segment)]
 
 
-class Sequence:
-    """A call and its state. Apart from `started` and `cancelled` it belongs to the engine's thread.
+def segment_tokens(segment: Branch) -> tuple[int, ...]:
+    """What a segment adds to the tokens that a call goes on from."""
+    if segment.token_ids is None:
+        raise ValueError(
+            "the branch has a segment without tokens, so another engine made it; "
+            "extend branches with the engine that made their root"
+        )
+    closed = segment.finish_reason == "stop" and isinstance(segment.stop_reason, int)
+    return segment.token_ids[:-1] if closed else segment.token_ids
+
+
+class Sequence(Call):
+    """A call that generates, and its state.
 
     Args:
         request: what was asked.
@@ -56,27 +59,10 @@ class Sequence:
         tokens: TextTokens,
         on_chunk: OnChunk | None,
     ) -> None:
+        super().__init__(list(prompt), len(prompt) + limit)
         self.request = request
-        self.tokens = list(prompt)
-        """Prompt and output so far."""
-        self.prompt_length = len(prompt)
         self.limit = limit
         self.future: Future[Branch] = Future()
-        self.pages: list[Page] = []
-        """The pages of its keys and values; empty while it waits."""
-        self.computed = 0
-        """Tokens whose keys and values are in the cache."""
-        self.cached = 0
-        """Prompt tokens that were in the cache when it joined the batch."""
-        self.flops = 0
-        """Operations of the steps that it took part in, with the one that runs now. Guarded."""
-        self.kv_byte_seconds = 0.0
-        """Its part of the memory of its pages, times how long it held them. Guarded."""
-        self.started = 0
-        """Output tokens computed or in the step that runs now. Guarded by the engine's lock."""
-        self.cancelled = False
-        """Guarded by the engine's lock."""
-        self._held_bytes, self._held_since = 0.0, 0.0
         self._vocabulary = tokens
         self._on_chunk = on_chunk
         self._ends = tokens.end_ids | {end for end in request.until if isinstance(end, int)}
@@ -91,11 +77,6 @@ class Sequence:
         self._claimed = False
 
     @property
-    def longest(self) -> int:
-        """Tokens at its greatest possible length."""
-        return self.prompt_length + self.limit
-
-    @property
     def usage(self) -> Usage:
         """The physical lines of the call. Guarded."""
         return Usage(
@@ -105,29 +86,19 @@ class Sequence:
             kv_byte_seconds=self.kv_byte_seconds,
         )
 
-    def hold(self, num_bytes: float, now: float) -> None:
-        """Counts what it has held until `now`, and what it holds from now on. Guarded.
-
-        A cancelled call has been told its end, so nothing more is counted.
-        """
-        if not self.cancelled:
-            self.kv_byte_seconds += self._held_bytes * (now - self._held_since)
-            self._held_bytes, self._held_since = num_bytes, now
-
-    def cancel(self, now: float) -> None:
-        """Marks it as cancelled. Guarded."""
-        self.hold(0.0, now)
-        self.cancelled = True
-
     @property
     def num_output(self) -> int:
         """Output tokens that it has."""
         return len(self._logprobs)
 
     @property
-    def num_pending(self) -> int:
-        """Tokens to compute before the next one can be drawn: 1 while it decodes."""
-        return len(self.tokens) - self.computed
+    def num_reusable(self) -> int:
+        """How many of its first tokens another call could compute for it."""
+        return len(self.tokens)
+
+    def match(self, cache: PrefixCache) -> Match:
+        """Its prefix that is computed."""
+        return cache.match(self.tokens)
 
     @property
     def draw(self) -> Draw:

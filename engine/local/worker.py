@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 
 import torch
 
 from ttc.engine.local.batch import Batch
+from ttc.engine.local.call import Call
 from ttc.engine.local.sequence import Sequence
 from ttc.errors import EngineError
 from ttc.types import Branch, Usage
@@ -71,19 +72,23 @@ class Worker:
         """What computes, once it is built."""
         self._build = build
         self._wake = threading.Condition(self.lock)
-        self._inbox: list[Sequence] = []
+        self._inbox: list[Call] = []
         self._closing = False
         self._thread = threading.Thread(target=self._run, name="ttc-engine", daemon=True)
         self._thread.start()
 
     def submit(self, sequence: Sequence) -> LocalGeneration:
         """Queues a call."""
+        self.enqueue([sequence])
+        return LocalGeneration(sequence, self.lock)
+
+    def enqueue(self, calls: Iterable[Call]) -> None:
+        """Puts calls into the inbox."""
         with self._wake:
             if self._closing:
                 raise EngineError("the engine is closed; load it again")
-            self._inbox.append(sequence)
+            self._inbox.extend(calls)
             self._wake.notify()
-        return LocalGeneration(sequence, self.lock)
 
     def close(self) -> None:
         """Ends the thread after the step that runs; what waits or runs fails."""

@@ -11,12 +11,22 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import torch
+import torch.nn.functional as F
 
 from ttc.engine.local.attention import CHUNK, Span
 from ttc.engine.local.config import ModelConfig
 from ttc.engine.local.files.loader import Rows, Weights, vector
 from ttc.engine.local.kv import KVPool
-from ttc.engine.local.native.library import GROUP, Kernels, LayerStruct, ModelStruct, StepStruct
+from ttc.engine.local.linear import Linear
+from ttc.engine.local.model import reward_layers
+from ttc.engine.local.native.library import (
+    GROUP,
+    Kernels,
+    LayerStruct,
+    LinearStruct,
+    ModelStruct,
+    StepStruct,
+)
 from ttc.engine.local.native.weights import Packer, QuantisedLinear
 from ttc.engine.local.rope import Rotation
 from ttc.errors import EngineError
@@ -57,9 +67,14 @@ class NativeModel:
         self._kept: list[object] = []  # what structures point to
         self._pool: KVPool | None = None
         self._layers = (LayerStruct * config.num_layers)()
+        self._reward: Linear | None = None
+        head = LinearStruct()
         with Packer(kernels) as packer:
-            head = self._embedding if config.tied else weights["output.weight"]
-            packed = packer.stacked([head])
+            if config.reward is not None:
+                self._reward = reward_layers(config.reward, weights, torch.float32)
+            else:
+                rows = self._embedding if config.tied else weights["output.weight"]
+                head = self._keep(packer.stacked([rows])).struct
             for i in range(config.num_layers):
                 progress(i, config.num_layers)
                 start = f"blk.{i}."
@@ -68,10 +83,11 @@ class NativeModel:
                 }
                 self._layers[i] = self._layer(i, block, packer)
         progress(config.num_layers, config.num_layers)
+        norm = self._norm = vector(weights["output_norm.weight"])
         self._model = ModelStruct(
             layers=self._layers,
-            head=self._keep(packed).struct,
-            norm=self._vector(weights["output_norm.weight"]),
+            head=head,
+            norm=self._address(norm),
             norm_eps=config.norm_eps,
             query_scale=config.head_dim**-0.5,
             num_layers=config.num_layers,
@@ -95,7 +111,7 @@ class NativeModel:
     def forward(
         self, token_ids: torch.Tensor, spans: Sequence[Span], pool: KVPool, wanted: torch.Tensor
     ) -> torch.Tensor:
-        """Computes a step: writes its keys and values, and returns logits.
+        """Computes a step: writes its keys and values, and returns logits, or rewards.
 
         Args:
             token_ids: (rows,) the tokens of all spans, one after another.
@@ -104,7 +120,7 @@ class NativeModel:
             wanted: (n,) the rows whose logits are wanted.
 
         Returns:
-            (n, vocab)
+            (n, vocab), or (n, labels) of a reward model, whose head is computed in float32
         """
         if pool is not self._pool:
             self._bind(pool)
@@ -113,8 +129,8 @@ class NativeModel:
         turn = self._rotation(positions.long())
         residual = self._embedding[token_ids].float().contiguous()
         cos, sin = turn.cos.contiguous(), turn.sin.contiguous()
-        wanted = wanted.int()
-        logits = torch.empty(len(wanted), config.vocab)
+        asked = wanted.int() if self._reward is None else _int32([])
+        logits = torch.empty(len(asked), config.vocab)
         queries, keys = config.num_heads * config.head_dim, config.num_kv_heads * config.head_dim
         widest = max(config.hidden, queries, config.feed_forward)
         groups = -(-widest // GROUP)
@@ -123,14 +139,17 @@ class NativeModel:
         codes = torch.empty(rows, groups * GROUP, dtype=torch.int8)
         scales, sums = torch.empty(rows, groups), torch.empty(rows, groups, dtype=torch.int32)
         step = StepStruct(
-            *(t.data_ptr() for t in (residual, cos, sin, positions, tables, pages, wanted, logits)),
+            *(t.data_ptr() for t in (residual, cos, sin, positions, tables, pages, asked, logits)),
             *(t.data_ptr() for t in (qkv, attended, gate_up)),
             (codes.data_ptr(), scales.data_ptr(), sums.data_ptr(), 0),
             rows,
-            len(wanted),
+            len(asked),
         )
         self._kernels.run_step(self._model, step, scratch)
-        return logits
+        if self._reward is None:
+            return logits
+        norm = self._norm
+        return self._reward(F.rms_norm(residual[wanted], norm.shape, norm, config.norm_eps))
 
     def _layer(self, index: int, block: Weights, packer: Packer) -> LayerStruct:
         config = self.config
