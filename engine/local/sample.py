@@ -23,7 +23,7 @@ import torch.nn.functional as F
 
 from ttc.types import Sampling
 
-__all__ = ["Draw", "Drawn", "draw_tokens", "log_normaliser"]
+__all__ = ["Draw", "Drawn", "draw_tokens", "log_normaliser", "row_key"]
 
 _BLOCK = 64
 _NUCLEUS = 1024  # most nuclei are smaller; a larger one costs its row a full sort
@@ -182,7 +182,7 @@ def _race(
         masses: (draws, blocks) the sums of those rows' weights.
         draws: the keys of the noise.
     """
-    keys = torch.tensor([_row_key(draw) for draw in draws])[:, None]  # (draws, 1)
+    keys = torch.tensor([row_key(draw) for draw in draws])[:, None]  # (draws, 1)
     # Blocks count backwards from -1 and tokens forwards from 0, so that no noise is used twice.
     noise = _gumbel(keys, -1 - torch.arange(masses.shape[1]))
     blocks = (masses.double().log() + noise).argmax(-1)  # (draws,)
@@ -235,7 +235,7 @@ def _nucleus_floor(scaled: torch.Tensor, share: torch.Tensor) -> torch.Tensor:
     return floor
 
 
-def _row_key(draw: Draw) -> int:
+def row_key(draw: Draw) -> int:
     """A signed 64-bit key of (seed, position)."""
     key = _mix((_mix(draw.seed & _MASK) + draw.position * _GOLDEN) & _MASK)
     return key - (1 << 64) if key >> 63 else key

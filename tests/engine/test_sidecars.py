@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pytest
 import torch
 
 from ttc.engine.local import LocalEngine
+from ttc.engine.local.native import Kernels
+from ttc.engine.local.native.sampler import NativeSampler
 from ttc.engine.local.sample import Draw, Drawn, draw_tokens
 from ttc.ports import Request
 from ttc.types import Sampling
@@ -19,6 +21,15 @@ ENTROPY = 1.75 * math.log(2)
 """Of the probabilities 1/2, 1/4, 1/8, 1/8: 1.75 bits."""
 CERTAINTY = 0.25 * math.log(2)
 """The mean of -ln p is (1 + 2 + 3 + 3)/4 = 2.25 bits, less the 2 bits of ln 4."""
+
+
+@pytest.fixture(scope="module", autouse=True, params=["pytorch", "kernels"])
+def _every_sampler(request: pytest.FixtureRequest) -> Iterator[None]:
+    """All that follows holds of both."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "kernels":
+            patch.setitem(globals(), "draw_tokens", NativeSampler(Kernels()).draw)
+        yield
 
 
 def drawn(logits: torch.Tensor, samplings: Sequence[Mapping[str, Any]]) -> Drawn:
