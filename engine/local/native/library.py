@@ -153,6 +153,7 @@ class Kernels:
         self._measure_rows, self._sample = library.measure_rows, library.sample
         self._measure_rows.argtypes = [c_void_p, c_int32, c_int32, c_void_p]
         self._sample.argtypes = [c_void_p, c_int32, c_int32, *[c_void_p] * 4, c_int32]
+        self._scratch = torch.empty(0, 0)
         for function in (self._pack, self._run_step, self._measure_rows, self._sample):
             function.restype = None
 
@@ -180,10 +181,18 @@ class Kernels:
         found = np.zeros(len(logits), DRAWN)
         most = int(draws["num_top"].max())
         top = np.empty((len(logits), most), dtype=np.float32)
-        scratch = torch.empty_like(logits)
+        room = torch.get_num_threads(), logits.shape[1]
+        if self._scratch.shape != room:  # kept: fresh memory would cost more than the draw
+            self._scratch = torch.empty(room)
         self._sample(
             logits.data_ptr(),
             *logits.shape,
-            *(draws.ctypes.data, found.ctypes.data, scratch.data_ptr(), top.ctypes.data, most),
+            *(
+                draws.ctypes.data,
+                found.ctypes.data,
+                self._scratch.data_ptr(),
+                top.ctypes.data,
+                most,
+            ),
         )
         return found, top

@@ -27,6 +27,7 @@ from ttc.engine.local.native.library import (
     ModelStruct,
     StepStruct,
 )
+from ttc.engine.local.native.sampler import NativeSampler
 from ttc.engine.local.native.weights import Packer, QuantisedLinear
 from ttc.engine.local.rope import Rotation
 from ttc.engine.local.sample import Draw, Drawn
@@ -62,7 +63,7 @@ class NativeModel:
         self.config = config
         self.numerics = f"int8/{GROUP} attention={CHUNK}/fp32"
         """The types and kernels that decide the bits of a result."""
-        self._kernels = kernels
+        self._kernels, self._sampler = kernels, NativeSampler(kernels)
         self._embedding = weights["token_embd.weight"]  # (vocab, hidden)
         self._rotation = Rotation(config.rope, config.head_dim)
         self._kept: list[object] = []  # what structures point to

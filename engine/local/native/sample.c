@@ -8,7 +8,7 @@
    state. Rows are independent: what is drawn in one depends on no other. */
 #include "lanes.h"
 
-#include <stdlib.h>
+#include <omp.h>
 
 enum { BLOCK = 256, RADIX = 2048 };
 
@@ -49,6 +49,13 @@ INLINE floats load_some(const float *from, int count, float fill) {
     return v;
 }
 
+INLINE void store_some(float *to, int count, floats v) {
+    if (count >= WIDTH)
+        store(to, v);
+    else
+        for (int i = 0; i < count; i++) to[i] = v[i];
+}
+
 /* The greatest logit; NaN where one is NaN or +infinity, or all are -infinity. */
 static float peak_of(const float *logits, int vocab) {
     floats peaks = all(-INFINITY), faults = {};
@@ -63,8 +70,9 @@ static float peak_of(const float *logits, int vocab) {
 }
 
 /* Normaliser, entropy and self-certainty (logsumexp - mean - ln V; Kang et al. 2025, arXiv
-   2502.18581) of the row's own distribution; logits of -infinity are no tokens. */
-static void measure(const float *logits, int vocab, struct drawn *out) {
+   2502.18581) of the row's own distribution; logits of -infinity are no tokens. Its weights go to
+   `weights`, unless that is null. */
+static void measure(const float *logits, int vocab, struct drawn *out, float *weights) {
     double mass = 0, moment = 0, sum = 0;
     int64_t count = 0;
     for (int start = 0; start < vocab; start += BLOCK) {
@@ -75,6 +83,7 @@ static void measure(const float *logits, int vocab, struct drawn *out) {
             floats x = load_some(logits + i, vocab - i, -INFINITY) - out->peak;
             ints real = x > -INFINITY;
             floats w = weigh(x), d = (floats)((ints)x & real);
+            if (weights) store_some(weights + i, vocab - i, w);
             masses[part] += w;
             moments[part] += w * d;
             sums[part] += d;
@@ -134,26 +143,22 @@ static float floor_for(const float *weights, int vocab, float floor, int64_t ran
     return found > floor ? found : floor;
 }
 
-/* Weights after temperature, those below the filters' floor set to 0: top_k, top_p of what that
-   left, min_p. What ties with the last one kept is kept. */
-static void weigh_all(const float *logits, int vocab, const struct draw *draw, float peak, float *weights) {
-    float inverse = 1 / fmaxf(draw->temperature, 1e-30f);
-    for (int i = 0; i < vocab; i += WIDTH) {
-        floats w = weigh((load_some(logits + i, vocab - i, -INFINITY) - peak) * inverse);
-        for (int j = 0; j < WIDTH && i + j < vocab; j++) weights[i + j] = w[j];
-    }
-    float floor = draw->min_p;
-    if (draw->top_k > 0 && draw->top_k < vocab) {
-        float kept = floor_for(weights, vocab, 0, draw->top_k, 0);
-        floor = kept > floor ? kept : floor;
-        if (draw->top_p < 1) {
-            float share = floor_for(weights, vocab, kept, 0, draw->top_p);
-            floor = share > floor ? share : floor;
-        }
-    } else if (draw->top_p < 1) {
-        float share = floor_for(weights, vocab, 0, 0, draw->top_p);
-        floor = share > floor ? share : floor;
-    }
+/* The weights of a row at a temperature. */
+static void weigh_all(const float *logits, int vocab, float temperature, float peak, float *weights) {
+    float inverse = 1 / fmaxf(temperature, 1e-30f);
+    for (int i = 0; i < vocab; i += WIDTH)
+        store_some(
+            weights + i, vocab - i,
+            weigh((load_some(logits + i, vocab - i, -INFINITY) - peak) * inverse));
+}
+
+/* Sets weights below the filters' floor to 0: top_k, top_p of what that left, min_p. What ties with
+   the last one kept is kept. */
+static void filter(float *weights, int vocab, const struct draw *draw) {
+    float kept = 0, share = 0;
+    if (draw->top_k > 0 && draw->top_k < vocab) kept = floor_for(weights, vocab, 0, draw->top_k, 0);
+    if (draw->top_p < 1) share = floor_for(weights, vocab, kept, 0, draw->top_p);
+    float floor = fmaxf(fmaxf(kept, share), draw->min_p);
     for (int i = 0; floor > 0 && i < vocab; i++)
         if (weights[i] < floor) weights[i] = 0;
 }
@@ -199,33 +204,42 @@ static void greatest(const float *logits, int vocab, int count, float *top) {
     }
 }
 
-/* What is measured of rows [rows][vocab]: `peak` and all that `measure` gives. */
-void measure_rows(const float *logits, int rows, int vocab, struct drawn *out) {
-#pragma omp parallel for schedule(dynamic, 1) if (rows > 1)
-    for (int r = 0; r < rows; r++) {
-        out[r].token = -1;
-        out[r].peak = peak_of(logits + (size_t)r * vocab, vocab);
-        if (out[r].peak == out[r].peak) measure(logits + (size_t)r * vocab, vocab, &out[r]);
-    }
+/* What is measured of one row; its peak is NaN where its logits are not finite. */
+static void measure_row(const float *logits, int vocab, struct drawn *out, float *weights) {
+    out->token = -1;
+    out->peak = peak_of(logits, vocab);
+    if (out->peak == out->peak) measure(logits, vocab, out, weights);
 }
 
-/* A token for each row, drawn as `draws` says. `scratch` is [rows][vocab], `top` is [rows][most]. */
+/* What is measured of rows [rows][vocab]. */
+void measure_rows(const float *logits, int rows, int vocab, struct drawn *out) {
+#pragma omp parallel for schedule(dynamic, 1) if (rows > 1)
+    for (int r = 0; r < rows; r++) measure_row(logits + (size_t)r * vocab, vocab, &out[r], 0);
+}
+
+static void sample_row(
+    const float *logits, int vocab, const struct draw *draw, struct drawn *out, float *weights) {
+    int is_plain = draw->temperature == 1;
+    measure_row(logits, vocab, out, is_plain ? weights : 0);
+    if (out->peak != out->peak) return;
+    if (draw->temperature == 0)
+        out->token = first_of(logits, vocab, out->peak);
+    else {
+        if (!is_plain) weigh_all(logits, vocab, draw->temperature, out->peak, weights);
+        filter(weights, vocab, draw);
+        out->token = race(weights, vocab, draw->key);
+    }
+    out->logprob = (double)(logits[out->token] - out->peak) - out->normaliser;
+}
+
+/* A token for each row, drawn as `draws` says. `scratch` is [threads][vocab], `top` [rows][most]. */
 void sample(
     const float *logits, int rows, int vocab, const struct draw *draws, struct drawn *out, float *scratch,
     float *top, int most) {
-    measure_rows(logits, rows, vocab, out);
 #pragma omp parallel for schedule(dynamic, 1) if (rows > 1)
     for (int r = 0; r < rows; r++) {
         const float *row = logits + (size_t)r * vocab;
-        float *weights = scratch + (size_t)r * vocab;
-        if (out[r].peak != out[r].peak) continue;
-        if (draws[r].temperature == 0)
-            out[r].token = first_of(row, vocab, out[r].peak);
-        else {
-            weigh_all(row, vocab, &draws[r], out[r].peak, weights);
-            out[r].token = race(weights, vocab, draws[r].key);
-        }
-        out[r].logprob = (double)(row[out[r].token] - out[r].peak) - out[r].normaliser;
+        sample_row(row, vocab, &draws[r], &out[r], scratch + (size_t)omp_get_thread_num() * vocab);
         if (draws[r].num_top) greatest(row, vocab, draws[r].num_top, top + (size_t)r * most);
     }
 }

@@ -64,10 +64,6 @@ void run_step(const struct model *model, struct step *step, float *scratch) {
         quantise(scratch, n, model->feed_forward, &step->codes);
         multiply(&layer->down, &step->codes, n, step->residual, 1);
     }
-    if (!model->head.panels) { /* a reward model's head is no matrix of its own: its input is wanted */
-        normalise(model, step->residual, step->wanted, step->num_wanted, model->norm, step->logits);
-        return;
-    }
     normalise(model, step->residual, step->wanted, step->num_wanted, model->norm, scratch);
     quantise(scratch, step->num_wanted, model->hidden, &step->codes);
     multiply(&model->head, &step->codes, step->num_wanted, step->logits, 0);

@@ -37,7 +37,7 @@ struct layer {
 
 struct model {
     const struct layer *layers;
-    struct linear head; /* without panels: the normalised rows are the result */
+    struct linear head;
     const float *norm;
     float norm_eps, query_scale;
     int32_t num_layers, hidden, heads, kv_heads, head_dim, feed_forward;
@@ -51,7 +51,7 @@ struct step {
     const int32_t *tables;    /* [rows]: where the row's pages begin in `pages` */
     const int32_t *pages;
     const int32_t *wanted; /* [num_wanted] rows whose logits are wanted */
-    float *logits;         /* [num_wanted][vocab], or [num_wanted][hidden] */
+    float *logits;         /* [num_wanted][vocab] */
     float *qkv;            /* [rows][(heads + 2 kv_heads) head_dim] */
     float *attended;       /* [rows][heads head_dim] */
     float *gate_up;        /* [rows][2 feed_forward] */
