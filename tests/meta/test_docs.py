@@ -24,16 +24,18 @@ def _section(title: str) -> str:
     return STRATEGIES.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
 
 
-def test_the_examples_of_the_strategies_page_are_true() -> None:
+@pytest.mark.parametrize(("page", "least"), [("strategies.md", 20), ("verifiers.md", 6)])
+def test_the_examples_of_a_page_are_true(page: str, least: int) -> None:
     """Run from top to bottom, as a reader would."""
-    text = "".join(re.findall(r"^```pycon\n(.*?)^```$", STRATEGIES, re.DOTALL | re.MULTILINE))
-    test = doctest.DocTestParser().get_doctest(text, {}, "strategies.md", None, 0)
+    source = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    text = "".join(re.findall(r"^```pycon\n(.*?)^```$", source, re.DOTALL | re.MULTILINE))
+    test = doctest.DocTestParser().get_doctest(text, {}, page, None, 0)
     told: list[str] = []
 
     result = doctest.DocTestRunner(verbose=False).run(test, out=told.append)
 
     assert "".join(told) == ""
-    assert result.attempted > 20
+    assert result.attempted > least
 
 
 @pytest.mark.parametrize("node", NODES, ids=lambda node: node.__name__)
