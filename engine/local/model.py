@@ -20,7 +20,7 @@ from ttc.engine.local.config import ModelConfig, RewardHead
 from ttc.engine.local.files.loader import Loader, Rows, Weights, vector
 from ttc.engine.local.kv import KVPool
 from ttc.engine.local.linear import Linear, LinearFactory
-from ttc.engine.local.rope import Rotation
+from ttc.engine.local.rotation import Rotation
 
 __all__ = ["Llama", "Model", "reward_layers"]
 

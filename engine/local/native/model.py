@@ -28,7 +28,7 @@ from ttc.engine.local.native.library import (
     StepStruct,
 )
 from ttc.engine.local.native.weights import Packer, QuantisedLinear
-from ttc.engine.local.rope import Rotation
+from ttc.engine.local.rotation import Rotation
 from ttc.errors import EngineError
 
 __all__ = ["NativeModel"]
