@@ -9,6 +9,7 @@ unknown moves nothing.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
@@ -29,6 +30,7 @@ __all__ = [
 ]
 
 Verdict = bool | None
+Pattern = tuple[Verdict, ...]
 _ROUNDS = 1000
 
 
@@ -99,18 +101,19 @@ def rates_from_agreement(verdicts: Sequence[Sequence[Verdict]]) -> Agreement:
             f"agreement needs at least three verdicts on each candidate, as many on each, and not "
             f"{count}; estimate the rates from labels"
         )
-    posteriors = [_share(row) for row in verdicts]
+    patterns = Counter(map(tuple, verdicts))
+    posteriors = {row: _share(row) for row in patterns}
     rates: tuple[Rates, ...] = ()
     prior = 0.5
     for _ in range(_ROUNDS):
-        prior = (math.fsum(posteriors) + 0.5) / (len(posteriors) + 1)
-        rates = tuple(
-            _weighed_rates([row[k] for row in verdicts], posteriors) for k in range(count)
-        )
-        before, posteriors = posteriors, [_posterior(prior, rates, row) for row in verdicts]
-        if max(abs(a - b) for a, b in zip(before, posteriors, strict=True)) < 1e-10:
+        right = math.fsum(posteriors[row] * number for row, number in patterns.items())
+        prior = (right + 0.5) / (len(verdicts) + 1)
+        rates = tuple(_weighed_rates(k, patterns, posteriors) for k in range(count))
+        before = posteriors
+        posteriors = {row: _posterior(prior, rates, row) for row in patterns}
+        if max(abs(before[row] - posteriors[row]) for row in patterns) < 1e-10:
             break
-    return Agreement(rates, prior, tuple(posteriors))
+    return Agreement(rates, prior, tuple(posteriors[tuple(row)] for row in verdicts))
 
 
 @dataclass(frozen=True, init=False)
@@ -300,12 +303,19 @@ def _share(verdicts: Sequence[Verdict]) -> float:
     return sum(known) / len(known) if known else 0.5
 
 
-def _weighed_rates(verdicts: Sequence[Verdict], posteriors: Sequence[float]) -> Rates:
-    known = [(v, p) for v, p in zip(verdicts, posteriors, strict=True) if v is not None]
-    right, wrong = math.fsum(p for _, p in known), math.fsum(1 - p for _, p in known)
+def _weighed_rates(
+    verifier: int, patterns: Mapping[Pattern, int], posteriors: Mapping[Pattern, float]
+) -> Rates:
+    """A verifier's rates, where candidates are right with some chance each."""
+    known = [
+        (row[verifier], number * posteriors[row], number * (1 - posteriors[row]))
+        for row, number in patterns.items()
+        if row[verifier] is not None
+    ]
+    right, wrong = math.fsum(r for _, r, _ in known), math.fsum(w for _, _, w in known)
     return Rates(
-        (math.fsum(p for v, p in known if v) + 0.5) / (right + 1),
-        (math.fsum(1 - p for v, p in known if v) + 0.5) / (wrong + 1),
+        (math.fsum(r for passes, r, _ in known if passes) + 0.5) / (right + 1),
+        (math.fsum(w for passes, _, w in known if passes) + 0.5) / (wrong + 1),
     )
 
 

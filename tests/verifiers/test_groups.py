@@ -36,7 +36,7 @@ def test_a_token_confidence_is_the_negative_mean_of_the_greatest_logprobs() -> N
     ("take", "expected"), [("lowest", 1.5), ("tail", 3.5), ("mean", 2.5), ("bottom", 1.75)]
 )
 def test_groups_have_their_hand_computed_values(take: Take, expected: float) -> None:
-    """Windows of two have the means 1.5 2.5 3.5 3.5 2.5 2.0 1.5 2.0 3.5; four are the lower half."""
+    """Windows of two have the means 1.5 2.5 3.5 3.5 2.5 2.0 1.5 2.0 3.5; four are the low half."""
     candidate = trace(1, 2, 3, 4, 3, 2, 2, 1, 3, 4)
 
     verifier = GroupConfidence(take=take, window=2, share=0.5)
