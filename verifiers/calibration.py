@@ -86,11 +86,11 @@ class Isotonic(Calibration):
         """By the line between the two points beside it."""
         xs, ys = self.scores, self.probabilities
         place = bisect_left(xs, score)
-        if place == 0 or place == len(xs):
+        if place == 0 or place == len(xs) or xs[place] == score:
             return ys[min(place, len(xs) - 1)]
         left, right = xs[place - 1], xs[place]
         share = (score - left) / (right - left)
-        return ys[place - 1] + share * (ys[place] - ys[place - 1])
+        return min(ys[place], ys[place - 1] + share * (ys[place] - ys[place - 1]))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,6 +24,7 @@ __all__ = ["JsonSchema"]
 
 _MAX_CHARACTERS = 200_000
 _MAX_STEPS = 50_000
+_STEPS_OF_A_REFERENCE = 5  # it takes that much longer than another keyword
 _MAX_DEPTH = 100
 
 
@@ -114,7 +115,7 @@ class _Validator:
             raise ValueError(f"it is no schema: {error.message}") from None
         self._error = jsonschema.ValidationError
         self._local = threading.local()
-        keywords = {name: self._counted(rule) for name, rule in plain.VALIDATORS.items()}
+        keywords = {name: self._counted(name, rule) for name, rule in plain.VALIDATORS.items()}
         keywords |= {
             "pattern": self._pattern,
             "patternProperties": self._pattern_properties,
@@ -139,14 +140,16 @@ class _Validator:
         except ArithmeticError as error:
             raise TooMuchWork(f"a number is out of reach: {error}") from None
 
-    def _step(self) -> None:
-        self._local.steps += 1
+    def _step(self, count: int = 1) -> None:
+        self._local.steps += count
         if self._local.steps > _MAX_STEPS:
             raise TooMuchWork(f"more than {_MAX_STEPS} steps")
 
-    def _counted(self, rule: Any) -> Any:
+    def _counted(self, name: str, rule: Any) -> Any:
+        count = _STEPS_OF_A_REFERENCE if name in ("$ref", "$dynamicRef") else 1
+
         def counted(validator: Any, keyword: Any, value: Any, schema: Any) -> Iterator[Any]:
-            self._step()
+            self._step(count)
             yield from rule(validator, keyword, value, schema) or ()
 
         return counted

@@ -8,7 +8,7 @@ import random
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import ttc
@@ -62,6 +62,7 @@ def test_equal_scores_are_one_point() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(-9, 9), st.booleans()), min_size=1, max_size=40))
+@settings(deadline=None)
 def test_an_isotonic_fit_rises_and_keeps_the_mean(pairs: list[tuple[int, bool]]) -> None:
     """The mean of the fit over the data is the share of the right."""
     scores, labels = [float(s) for s, _ in pairs], [ok for _, ok in pairs]

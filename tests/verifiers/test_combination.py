@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import pytest
 
@@ -23,12 +24,11 @@ from ttc.verifiers import (
     Surprisal,
     WeightedSum,
 )
-from ttc.verifiers.combination import Combined
 
 
 def by_answer(name: str, **scores: float | None) -> ScriptedVerifier:
     """A verifier that scores the answers `a`, `b` and so on."""
-    return ScriptedVerifier(dict(scores), name=name)
+    return ScriptedVerifier(lambda candidate: scores.get(candidate.answer or ""), name=name)
 
 
 def answers(*letters: str) -> list[Candidate]:
@@ -171,7 +171,7 @@ def test_where_nothing_passes_there_is_no_finite_score() -> None:
 
 
 @pytest.mark.parametrize("make", [FirstDecided, WeightedSum, Product])
-def test_what_needs_bounds_refuses_an_unbounded_part(make: type[Combined]) -> None:
+def test_what_needs_bounds_refuses_an_unbounded_part(make: Callable[..., Verifier]) -> None:
     """When it is made, naming every one, and how to give it bounds."""
     other = ScriptedVerifier({}, name="other", range=None)
     with pytest.raises(GraphError, match=r"unbounded have no bounds; wrap it in Cal") as caught:

@@ -98,13 +98,21 @@ def test_one_segment_that_was_not_measured_makes_the_whole_unknown(verifier: Ver
     assert score.value is None
 
 
+def _even(*values: float) -> Candidate:
+    """A candidate whose every measure has these values."""
+    return generated(
+        logprobs=values,
+        entropies=values,
+        self_certainties=values,
+        top_logprobs=tuple((value,) for value in values),
+    )
+
+
 @each
 @pytest.mark.parametrize("broken", [math.nan, math.inf, -math.inf])
 def test_a_measure_that_is_no_number_never_wins(verifier: Verifier, broken: float) -> None:
     """VO-07: it is unknown, or the worst that there is; in either place."""
-    measures = ("logprobs", "entropies", "self_certainties")
-    bad = generated(**dict.fromkeys(measures, (broken, -0.1)), top_logprobs=((broken,), (-0.1,)))
-    good = generated(**dict.fromkeys(measures, (-0.1, -0.1)), top_logprobs=((-0.1,), (-0.1,)))
+    bad, good = _even(broken, -0.1), _even(-0.1, -0.1)
 
     for order in ([bad, good], [good, bad]):
         known = dict(zip(map(id, order), values(verifier, order), strict=True))
