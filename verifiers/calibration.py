@@ -217,6 +217,11 @@ class Calibrated(Combined):
         self._set((verifier,), name=name or f"calibrated_{own}", by=_found(by or own))
 
     @property
+    def verifier(self) -> Verifier:
+        """What scores."""
+        return self.parts[0]
+
+    @property
     def range(self) -> tuple[float, float]:
         """Of a probability."""
         return 0.0, 1.0
@@ -225,7 +230,7 @@ class Calibrated(Combined):
         self, problem: Problem, candidates: Sequence[Candidate], scope: Scope
     ) -> tuple[Score, ...]:
         """The probability of each candidate; what was unknown stays unknown."""
-        scores = await scope.verify(self.parts[0], candidates)
+        scores = await scope.verify(self.verifier, candidates)
         return tuple(
             replace(score, range=self.range)
             if score.value is None

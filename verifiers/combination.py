@@ -237,6 +237,11 @@ class Rank(Combined):
             raise ValueError(f"power is above 0 and finite, not {power}")
 
     @property
+    def verifier(self) -> Verifier:
+        """What is ranked."""
+        return self.parts[0]
+
+    @property
     def range(self) -> Range:
         """Of a share of the candidates."""
         return 0.0, 1.0
@@ -250,7 +255,7 @@ class Rank(Combined):
         self, problem: Problem, candidates: Sequence[Candidate], scope: Scope
     ) -> tuple[Score, ...]:
         """The rank of each candidate."""
-        scores = await scope.verify(self.parts[0], candidates)
+        scores = await scope.verify(self.verifier, candidates)
         values = [score.value for score in scores if score.value is not None]
         ranked: list[Score] = []
         for score in scores:
@@ -296,19 +301,28 @@ class Gate(Combined):
         self._set((check, by), name=name, at_least=at_least)
 
     @property
+    def check(self) -> Verifier:
+        """What must be passed."""
+        return self.parts[0]
+
+    @property
+    def by(self) -> Verifier:
+        """What then decides."""
+        return self.parts[1]
+
+    @property
     def range(self) -> Range | None:
         """That of the verifier that decides."""
-        return self.parts[1].range
+        return self.by.range
 
     async def __call__(
         self, problem: Problem, candidates: Sequence[Candidate], scope: Scope
     ) -> tuple[Score, ...]:
         """One score for each candidate that passes."""
-        check, by = self.parts
-        verdicts = await scope.verify(check, candidates)
+        verdicts = await scope.verify(self.check, candidates)
         passed = [v.value is not None and v.value >= self.at_least for v in verdicts]
         chosen = [candidate for candidate, ok in zip(candidates, passed, strict=True) if ok]
-        following = iter(await scope.verify(by, chosen) if chosen else ())
+        following = iter(await scope.verify(self.by, chosen) if chosen else ())
         return tuple(
             next(following)
             if ok
