@@ -43,6 +43,7 @@ _BUILT_IN: Mapping[str, Mapping[str, str]] = {
     },
     "verifiers": {
         "answer_probability": "ttc.verifiers:AnswerProbability",
+        "ask_back": "ttc.verifiers:AskBack",
         "bayes": "ttc.verifiers:Bayes",
         "bayes_vote": "ttc.verifiers:BayesVote",
         "calibrated": "ttc.verifiers:Calibrated",

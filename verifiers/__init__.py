@@ -38,7 +38,7 @@ from ttc.verifiers.orm import OutcomeRewardModel
 from ttc.verifiers.pairwise import PairwiseJudge, Tournament
 from ttc.verifiers.prm import ProcessRewardModel
 from ttc.verifiers.rollout_value import RolloutValue
-from ttc.verifiers.round_trip import RoundTrip
+from ttc.verifiers.round_trip import AskBack, RoundTrip
 from ttc.verifiers.self_verify import SelfVerify
 from ttc.verifiers.semantic import AnswerProbability, SemanticEntropy
 from ttc.verifiers.tail_entropy import TailEntropy
@@ -47,6 +47,7 @@ from ttc.verifiers.text import Constraint, Exact, Length, Regex
 __all__ = [
     "Agreement",
     "AnswerProbability",
+    "AskBack",
     "Bayes",
     "BayesVote",
     "Calibrated",

@@ -28,6 +28,7 @@ from ttc.text_form import parse, write
 from ttc.types import Tail
 from ttc.verifiers import (
     AnswerProbability,
+    AskBack,
     Bayes,
     BayesVote,
     Calibrated,
@@ -94,6 +95,7 @@ TEXTS: dict[str, Verifier] = {
     "bayes_vote(exact('7'), rates=(rates(0.9, 0.1), ), right=0.4)": BayesVote(
         Exact("7"), rates=RATES[:1], right=0.4
     ),
+    "ask_back(numbers=2)": AskBack(numbers=2),
     "exact('yes', 'no', to_the_letter=True)": Exact("yes", "no", to_the_letter=True),
     "regex('^[0-9]+$', of='answer', whole=True)": Regex("^[0-9]+$", of="answer", whole=True),
     "length('characters', at_most=80)": Length("characters", at_most=80),
