@@ -48,6 +48,7 @@ _BUILT_IN: Mapping[str, Mapping[str, str]] = {
         "bayes_vote": "ttc.verifiers:BayesVote",
         "calibrated": "ttc.verifiers:Calibrated",
         "constraint": "ttc.verifiers:Constraint",
+        "code_t": "ttc.verifiers:CodeT",
         "entropy": "ttc.verifiers:Entropy",
         "exact": "ttc.verifiers:Exact",
         "first_decided": "ttc.verifiers:FirstDecided",

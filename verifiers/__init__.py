@@ -1,6 +1,5 @@
 """Verifiers: what returns scores of candidates, and what makes scores of scores."""
 
-from ttc.verifiers.agreement import agreement
 from ttc.verifiers.calibration import (
     Calibrated,
     Calibration,
@@ -10,6 +9,7 @@ from ttc.verifiers.calibration import (
     fit_platt,
     load_calibration,
 )
+from ttc.verifiers.codet import CodeT, agreement
 from ttc.verifiers.combination import FirstDecided, Gate, Product, Rank, WeightedSum
 from ttc.verifiers.confidence import (
     Entropy,
@@ -52,6 +52,7 @@ __all__ = [
     "BayesVote",
     "Calibrated",
     "Calibration",
+    "CodeT",
     "Conformal",
     "Constraint",
     "Entropy",

@@ -32,6 +32,7 @@ from ttc.verifiers import (
     Bayes,
     BayesVote,
     Calibrated,
+    CodeT,
     Conformal,
     Constraint,
     Entropy,
@@ -96,6 +97,7 @@ TEXTS: dict[str, Verifier] = {
         Exact("7"), rates=RATES[:1], right=0.4
     ),
     "ask_back(numbers=2)": AskBack(numbers=2),
+    "code_t(samples=2, role='coder')": CodeT(samples=2, role="coder"),
     "exact('yes', 'no', to_the_letter=True)": Exact("yes", "no", to_the_letter=True),
     "regex('^[0-9]+$', of='answer', whole=True)": Regex("^[0-9]+$", of="answer", whole=True),
     "length('characters', at_most=80)": Length("characters", at_most=80),
@@ -169,6 +171,7 @@ OURS = [
     if lookup("verifiers", name).__module__.rpartition(".")[2]
     in (
         "calibration",
+        "codet",
         "combination",
         "confidence",
         "groups",
