@@ -66,8 +66,8 @@ class CodeT:
     `metadata` says in `entry_point` which function is asked for.
 
     Source: Chen et al. 2022, arXiv 2207.10397.
-    Cost: `samples` calls of at most `max_tokens`; the sandbox's time for every distinct program; one
-    verifier call for each candidate.
+    Cost: `samples` calls of at most `max_tokens`; the sandbox's time for every distinct program;
+    one verifier call for each candidate.
     """
 
     range: ClassVar[tuple[float, float] | None] = (0.0, 1.0)

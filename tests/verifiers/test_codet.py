@@ -123,7 +123,7 @@ def solve(script: Callable[[Request], str], *, n: int, **options: Any) -> ttc.Ou
 
 
 def test_programs_that_agree_with_the_tests_win() -> None:
-    """Two of a kind pass both tests that are right; one odd program passes the one that is wrong."""
+    """Two of a kind pass the two tests that are right; one odd program passes the wrong one."""
     tests = "assert inc(1) == 2\nassert inc(5) == 6\nassert inc(1) == 3\n"
     outcome = solve(writer([WRONG, RIGHT, ALSO_RIGHT], tests), n=3)
     values = [candidate.scores["code_t"].value for candidate in outcome.candidates]
