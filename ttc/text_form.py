@@ -89,7 +89,7 @@ def _call(value: Any) -> str:
     try:
         made = _named(ast.Name(name))
         parameters = signature(made).parameters.values()
-        arguments = []
+        arguments: list[str] = []
         for parameter in parameters:
             own = getattr(value, parameter.name)
             if parameter.kind is Parameter.VAR_POSITIONAL:

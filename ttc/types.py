@@ -230,6 +230,8 @@ class Chunk:
 
     text: str
     token_ids: tuple[int, ...] | None
+    top_logprobs: tuple[Sequence[float], ...] | None = None
+    """Those of its tokens, as on the branch; `None` where nobody asked for them."""
     branch: Branch | None = None
     """The whole branch, on the last chunk."""
 
