@@ -63,7 +63,7 @@ def draw_tokens(logits: torch.Tensor, draws: Sequence[Draw]) -> Drawn:
     tokens that tie with the last one kept are kept. Greedy rows take the lowest id among equals.
 
     Args:
-        logits: (rows, vocab), finite.
+        logits: (rows, vocab), finite, or -inf where there is no token: in the same columns of all.
         draws: one for each row.
     """
     shifted = _shifted_logits(logits)
@@ -145,11 +145,11 @@ def _moments(
 ) -> tuple[list[float], list[float]]:
     """Entropies and self-certainties of rows; sums go by blocks, so that rows stay independent."""
     real = shifted.nan_to_num(neginf=0.0)  # so that 0 x exp(-inf) is 0
-    count = shifted.shape[1] - shifted.isneginf().count_nonzero(-1).double()
+    count = shifted.shape[1] - int(shifted[0].isneginf().count_nonzero())
     weighted = _block_sums(weights * real).double().sum(-1)
     mean = _block_sums(real).double().sum(-1) / count
     entropies = totals - weighted / totals.exp()
-    certainties = totals - mean - count.log()
+    certainties = totals - mean - math.log(count)
     return entropies.clamp_(min=0.0).tolist(), certainties.clamp_(min=0.0).tolist()
 
 
