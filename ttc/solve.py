@@ -314,7 +314,7 @@ async def _ended(run: Run, error: TTCError | None) -> Outcome:
     return _outcome(run, [], error)
 
 
-_FRUITLESS = ("no_valid_answer", "no_finite_score")
+_FRUITLESS = ("no_valid_answer", "no_finite_score", "abstained")
 
 
 def _outcome(run: Run, chosen: Sequence[Candidate], error: TTCError | None) -> Outcome:

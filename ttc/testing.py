@@ -335,7 +335,8 @@ class _FakeGeneration:
         piece = self._pieces[self._given]
         self._draw()
         if self._on_chunk is not None:
-            self._on_chunk(Chunk(text=piece, token_ids=_ids(piece)))
+            top = self._engine.measured(self._request, 1)["top_logprobs"]
+            self._on_chunk(Chunk(text=piece, token_ids=_ids(piece), top_logprobs=top))
 
     def _draw(self) -> None:
         self._hold()

@@ -266,6 +266,8 @@ class Chunk:
 
     text: str
     token_ids: tuple[int, ...] | None
+    top_logprobs: tuple[Sequence[float], ...] | None = None
+    """Those of its tokens, as on the branch; `None` where nobody asked for them."""
     branch: Branch | None = None
     """The whole branch, on the last chunk."""
 
@@ -279,6 +281,8 @@ class Score:
     range: tuple[float, float] | None = (0.0, 1.0)
     """The least and the largest value, (0, 1), or `None` for a score without bounds."""
     verifier: str = ""
+    is_probability: bool = False
+    """Whether the value is an estimate of the chance that the candidate is right."""
     evidence: Mapping[str, Any] = field(default_factory=dict)
     call: str | None = None
     """The verifier call that gave the score, as `path#index`."""
@@ -491,7 +495,7 @@ class Outcome:
     trace: tuple[Record, ...]
     stopped_by: str
     """`completed`; a stop rule; the limit of a `Budget` that acted, as `tokens` or `seconds`;
-    `cancelled`; `no_valid_answer`; `no_finite_score`; `error`."""
+    `cancelled`; `no_valid_answer`; `no_finite_score`; `abstained`; `error`."""
     refusal: BudgetExceeded | None = None
     """What the limit in `stopped_by` refused: what it needed, and what was left."""
     timing_dependent: tuple[str, ...] = ()
