@@ -44,6 +44,7 @@ _BUILT_IN: Mapping[str, Mapping[str, str]] = {
         "self_verify": "ttc.verifiers:SelfVerify",
         "sequence_probability": "ttc.verifiers:SequenceProbability",
         "tournament": "ttc.verifiers:Tournament",
+        "unit_tests": "ttc.verifiers:UnitTests",
     },
 }
 

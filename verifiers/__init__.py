@@ -7,6 +7,7 @@ from ttc.verifiers.pairwise import PairwiseJudge, Tournament
 from ttc.verifiers.prm import ProcessRewardModel
 from ttc.verifiers.rollout_value import RolloutValue
 from ttc.verifiers.self_verify import SelfVerify
+from ttc.verifiers.unit_tests import UnitTests
 
 __all__ = [
     "Judge",
@@ -17,4 +18,5 @@ __all__ = [
     "SelfVerify",
     "SequenceProbability",
     "Tournament",
+    "UnitTests",
 ]

@@ -51,18 +51,19 @@ def extract_program(completion: Completion) -> str:
         chosen = len(blocks) - 1 - blocks[::-1].index(whole[-1])
         helpers = [block for block in blocks[:chosen] if _only_defines(block)]
         return _joined(prompt, *helpers, blocks[chosen])
-    bodies = [*blocks, completion.text] if not blocks else blocks
+    bodies = [*blocks, completion.text]
     if prompt and name is not None:
         for body in bodies:
-            if (program := _longest(prompt + body)) is not None and _defines(program, name):
+            program = _longest(prompt + body) or ""
+            if program[len(prompt) :].strip() and _defines(program, name):
                 return program
-        return prompt + bodies[-1]
+        return prompt + bodies[0]
     unfenced = _STATEMENT.search(completion.text)
     if not blocks and unfenced is not None:
         program = _longest(completion.text[unfenced.start() :])
         if program is not None and _defines(program, name):
             return _joined(prompt, program)
-    return _joined(prompt, bodies[-1])
+    return _joined(prompt, blocks[-1] if blocks else completion.text)
 
 
 def program_of(told: Mapping[str, Any]) -> str:

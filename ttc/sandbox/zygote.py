@@ -46,6 +46,7 @@ for name, folder in (("ttc", sys.argv[1]), ("ttc.sandbox", sys.argv[1] + "/sandb
 from ttc.sandbox.worker import main
 main(*sys.argv[2:])
 """  # as `-m ttc.sandbox.worker`, without the rest of ttc: each fork copies what the zygote holds
+_popen = subprocess.Popen[bytes]
 _START_S = 60.0
 _GRACE_S = 2.0
 _CHECK = Limits(seconds=10, memory_bytes=64 << 20)
@@ -60,8 +61,8 @@ class Ended:
     cpu_seconds: float = 0.0
     """Processor time of the process and of all that it had started."""
     peak_bytes: int = 0
-    cut: Literal["seconds", "memory"] | None = None
-    """The limit that killed it, other than those that the kernel holds."""
+    cut: Literal["seconds", "memory", "caller"] | None = None
+    """What killed it, if it was not the kernel: a limit that the zygote holds, or `kill`."""
     fault: str | None = None
     """Why it never ran: what the machine refused. Not the program's doing."""
 
@@ -350,13 +351,13 @@ def _spawn(kind: str, level: Level, descriptor: int) -> subprocess.Popen[bytes]:
         "LC_ALL": "C.UTF-8",
     }
     home = str(Path(__file__).parent.parent)
-    return subprocess.Popen(
+    return _popen(
         [sys.executable, "-s", "-P", "-S", "-c", _START, home, kind, level, str(descriptor)],
         env=environment,
         cwd="/",
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
-        stderr=None,
+        stderr=subprocess.DEVNULL,
         pass_fds=(descriptor,),
         start_new_session=True,
     )
