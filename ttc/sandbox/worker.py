@@ -273,6 +273,7 @@ def main(kind: str, level: Level, descriptor: str) -> None:
         _serve(KINDS[kind], level, control)
     except (OSError, ImportError) as error:
         with contextlib.suppress(OSError):
-            control.sendall(json.dumps({"refused": str(error)}).encode() + b"\n")
+            why = getattr(error, "strerror", None) or str(error)
+            control.sendall(json.dumps({"refused": why}).encode() + b"\n")
         os._exit(1)
     os._exit(0)

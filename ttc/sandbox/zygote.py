@@ -48,6 +48,7 @@ main(*sys.argv[2:])
 """  # as `-m ttc.sandbox.worker`, without the rest of ttc: each fork copies what the zygote holds
 _popen = subprocess.Popen[bytes]
 _START_S = 60.0
+_WITHOUT = 'sandbox="none" where the code may do whatever you may'
 _GRACE_S = 2.0
 _CHECK = Limits(seconds=10, memory_bytes=64 << 20)
 
@@ -132,9 +133,10 @@ class Zygote:
                 return await cls._start(kind, level)
             except SandboxError as error:
                 faults.append(f"level {level}: {error}")
+        other = 'sandbox="auto" to accept a restricted one' if sandbox == "full" else _WITHOUT
         raise SandboxError(
-            f"no jail can be had here ({'; '.join(faults)}); run on Linux with user namespaces or "
-            'Landlock, or pass sandbox="none" where the code may do whatever you may'
+            f"no such jail can be had here ({'; '.join(faults)}); run on Linux with user "
+            f"namespaces or Landlock, or pass {other}"
         )
 
     @classmethod
