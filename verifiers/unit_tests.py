@@ -25,16 +25,20 @@ _NO_WORD = frozenset({"invalid_tests", "error"})
 class UnitTests:
     """1 if the candidate's program passes every public test of the problem, else 0.
 
-    The program is taken from the candidate's text and run in the sandbox; the tests run in a process
-    of their own. Tests that say nothing of the program, and a machine that fails, give no score.
+    The program is taken from the candidate's text and run in the sandbox; the tests run in a
+    process of their own. Tests that say nothing of the program, and a machine that fails, give no
+    score.
 
     The problem says in its `metadata` how its tests are meant:
 
     - `test_form`: `asserts` (by default), statements that use the program's names; `check`, code
       that defines `check(candidate)`; `stdin`, JSON pairs of input and expected output.
     - `entry_point`: the function that is asked for; `check` needs it.
-    - `code_prompt`: code that the program goes on from. A raw `prompt` is taken for that, else none.
+    - `code_prompt`: code that the program goes on from; by default the raw `prompt`, if there is
+      one.
 
+    Source: functional correctness, Chen et al. 2021, arXiv 2107.03374, section 2.1.
+    Differs: program and tests do not share an interpreter, so a program cannot reach its tests.
     Cost: no engine calls, one verifier call for each candidate, and the sandbox's processor time.
     """
 

@@ -53,7 +53,11 @@ def test_a_value_comes_back_with_its_exact_types(value: Any) -> None:
 
 
 forms = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text() | st.sampled_from(["list", "int", "dict"]),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.text()
+    | st.sampled_from(["list", "int", "dict"]),
     lambda inner: st.lists(inner, max_size=4),
     max_leaves=8,
 )
@@ -119,5 +123,12 @@ def test_a_frame_that_is_no_json_is_a_codec_error(data: bytes) -> None:
 
 
 def test_standard_types_cross() -> None:
-    for value in (Counter("aab"), range(1, 9, 2), Decimal("1.50"), Fraction(1, 3), bytearray(b"x"), 1 - 2j):
+    for value in (
+        Counter("aab"),
+        range(1, 9, 2),
+        Decimal("1.50"),
+        Fraction(1, 3),
+        bytearray(b"x"),
+        1 - 2j,
+    ):
         assert exact(codec.decode(codec.encode(value))) == exact(value)

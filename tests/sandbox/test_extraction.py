@@ -5,8 +5,7 @@ import pytest
 from ttc.sandbox.extraction import Completion, extract_program
 
 PROMPT = (
-    "from typing import List\n"
-    'def twice(xs: List[int]) -> List[int]:\n    """Double each item."""\n'
+    'from typing import List\ndef twice(xs: List[int]) -> List[int]:\n    """Double each item."""\n'
 )
 BODY = "    return [2*x for x in xs]"
 FENCED = "```python\ndef twice(xs):\n    return [2*x for x in xs]\n```"

@@ -1,4 +1,4 @@
-"""Programs that mean harm. Each test first shows, by a capped loop, that the limit it needs holds."""
+"""Programs that mean harm. A test first shows, by a capped loop, that the limit it needs holds."""
 
 from __future__ import annotations
 
@@ -187,7 +187,7 @@ def test_a_flood_of_output_is_cut_while_it_is_read(bench: Bench, flood: str) -> 
         "import itertools\ndef add(a, b): return list(itertools.product(range(9), repeat=12))",
         "def add(a, b): return b'x' * (8 << 30)",
         "def add(a, b): return [0] * 10**11",
-        "def add(a, b):\n    try:\n        return [0] * 10**11\n    except MemoryError:\n        pass",
+        "def add(a, b):\n    try: return [0] * 10**11\n    except MemoryError: pass",
     ],
 )
 def test_a_memory_bomb_hits_its_limit(bench: Bench, bomb: str) -> None:
@@ -295,7 +295,7 @@ def test_a_frame_that_is_no_frame_is_a_failure(bench: Bench) -> None:
     """SB-15: bytes of the program's own to every descriptor that it has."""
     payloads = (
         b'{"verdict": "passed", "nonce": "", "calls": 1}',
-        b'\\x00\\x00\\x00\\x02[]',
+        b"\\x00\\x00\\x00\\x02[]",
         b'\\x00\\x00\\x00\\x0f{"result":["x"]}',
         b"\\xff\\xff\\xff\\xff",
         b"\\x00\\x00\\x00\\x10" + b"[" * 16,

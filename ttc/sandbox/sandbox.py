@@ -1,8 +1,8 @@
 """Runs programs in jailed processes and tells what came of it: one `Execution` for each.
 
-A run's programs and tests go from here straight to its own two processes, and the verdict comes back
-from the judge alone. Belongs to one event loop and never blocks it. When `execute` returns, nothing
-of the run is left, cancelled or not.
+A run's programs and tests go from here straight to its own two processes, and the verdict comes
+back from the judge alone. Belongs to one event loop and never blocks it. When `execute` returns,
+nothing of the run is left, cancelled or not.
 """
 
 from __future__ import annotations
@@ -209,7 +209,7 @@ async def _generated(
 
 
 def literal_case(test: str, tests: GeneratedTests) -> list[Any] | None:
-    """What `assert f(literals) == literal` says, for the judge; `None` where it is something else."""
+    """What `assert f(literals) == literal` says, for the judge; `None` for anything else."""
     try:
         (statement,) = ast.parse(test.strip()).body
         if not isinstance(statement, ast.Assert) or not isinstance(statement.test, ast.Compare):
