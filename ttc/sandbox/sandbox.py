@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import contextlib
 import os
 import secrets
 import socket
-import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from typing import Any
@@ -81,6 +81,21 @@ class Sandbox:
         """
         limits, spent = limits or Limits(), spent or (lambda _: None)
         told = {"program": program} if isinstance(program, str) else asdict(program)
+        work = asyncio.ensure_future(self._execute(told, tests, limits, spent))
+        try:
+            return await asyncio.shield(work)
+        except asyncio.CancelledError:
+            work.cancel()
+            while not work.done():  # it kills and reaps, and nobody may keep it from that
+                with contextlib.suppress(asyncio.CancelledError):
+                    await asyncio.wait([work])
+            if not work.cancelled():
+                work.exception()  # nobody waits for it any more
+            raise
+
+    async def _execute(
+        self, told: dict[str, Any], tests: Tests | None, limits: Limits, spent: Spent
+    ) -> Execution:
         async with self._room:
             zygote = await self.ready()
             match tests:
@@ -119,13 +134,20 @@ class Sandbox:
             await zygote.close()
         self._retired, self._zygote = [], None
 
+    def abandon(self) -> None:
+        """As `close`, once the event loop has been closed."""
+        for zygote in (*self._retired, *filter(None, [self._zygote])):
+            zygote.abandon()
 
-_shared: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, Sandbox]]
-_shared = weakref.WeakKeyDictionary()
+
+_shared: dict[asyncio.AbstractEventLoop, dict[str, Sandbox]] = {}
 
 
 def shared(choice: SandboxChoice) -> Sandbox:
-    """The sandbox of the running event loop. It ends with the loop."""
+    """The sandbox of the running event loop; those of loops that were closed end here."""
+    for loop in [loop for loop in _shared if loop.is_closed()]:
+        for sandbox in _shared.pop(loop).values():
+            sandbox.abandon()
     of_loop = _shared.setdefault(asyncio.get_running_loop(), {})
     if choice not in of_loop:
         of_loop[choice] = Sandbox(choice)

@@ -144,8 +144,14 @@ class Zygote:
             raise SandboxError(f"{sys.platform} has none of its layers")
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
+        loop = asyncio.get_running_loop()
+        spawning = loop.run_in_executor(None, _spawn, kind, level, theirs.fileno())
         try:
-            keeper = await asyncio.to_thread(_spawn, kind, level, theirs.fileno())
+            keeper = await asyncio.shield(spawning)
+        except asyncio.CancelledError:
+            ours.close()  # so that it ends at once
+            await asyncio.to_thread(_reap, await spawning)
+            raise
         except BaseException:
             ours.close()
             raise
@@ -259,8 +265,12 @@ class Zygote:
     async def close(self) -> None:
         """Ends the zygote and everything that it forked."""
         self._dead("the zygote was closed")
-        await asyncio.to_thread(_reap, self._keeper)
-        self._finalizer.detach()
+        await asyncio.to_thread(self._finalizer)
+
+    def abandon(self) -> None:
+        """As `close`, once the event loop has been closed."""
+        self.alive = False
+        self._finalizer()
 
     def _write(self) -> None:
         while self._outbox:
