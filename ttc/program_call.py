@@ -18,7 +18,7 @@ from ttc.sandbox.extraction import Completion
 from ttc.sandbox.forms import Tests
 from ttc.sandbox.limits import Limits
 from ttc.sandbox.sandbox import shared
-from ttc.types import Record
+from ttc.types import Record, Usage
 from ttc.work import Work
 
 __all__ = ["ProgramCall"]
@@ -41,6 +41,7 @@ class ProgramCall:
         self._started = run.clock.now()
         self._task: asyncio.Task[Execution] | None = None
         self._refusal: BudgetExceeded | None = None
+        self._usage = Usage()
         self._done = False
         digest = hashlib.blake2b(repr(request).encode(), digest_size=16).hexdigest()
         self._place = run.journal.add(
@@ -58,7 +59,7 @@ class ProgramCall:
             SandboxError: code cannot be run here as safely as the run wants.
         """
         sandbox = shared(self._run.sandbox)
-        self._task = work.task(sandbox.execute(program, tests, limits=limits))
+        self._task = work.task(sandbox.execute(program, tests, limits=limits, spent=self._book))
         try:
             execution = await self._task
         except asyncio.CancelledError:
@@ -79,13 +80,19 @@ class ProgramCall:
         self._refusal = refusal
         self._end({"refused": refusal.resource if refusal else "cancelled"})
         if self._task is not None:
+            self._run.cut = True
             self._task.cancel()
 
     def discard(self) -> None:
-        """Ends it, and forgets it if it had not come to anything."""
-        if not self._done:
-            self.abort()
-            self._run.journal.drop(self._place)
+        """Ends it. What it had used is no token, so nothing of it is labelled."""
+        self.abort()
+
+    def _book(self, cpu_seconds: float) -> None:
+        """Books what one of its runs has used, also where that is known after its end."""
+        used = Usage(sandbox_seconds=cpu_seconds)
+        self._usage += used
+        self._run.journal.amend(self._place, usage=self._usage)
+        self._run.book("sandbox", used)
 
     def _end(self, detail: Mapping[str, Any]) -> None:
         self._done = True

@@ -96,3 +96,21 @@ def test_cancelling_a_run_ends_its_programs() -> None:
 
     started = asyncio.Event()
     assert asyncio.run(work()) == set()
+
+
+def test_what_a_program_used_is_booked_and_limited() -> None:
+    """In a line of its own, under a role of its own; the trace adds up to it."""
+    outcome, execution = solved("for _ in range(10**6): pass")
+
+    assert outcome.usage.sandbox_seconds == execution.cpu_seconds > 0
+    assert outcome.usage_by_role["sandbox"].sandbox_seconds == execution.cpu_seconds
+    assert sum(r.usage.sandbox_seconds for r in outcome.trace) == execution.cpu_seconds
+    small = ttc.Budget(sandbox_seconds=1e-6)
+    assert solved("print(1)", budget=small)[0].stopped_by == "sandbox_seconds"
+
+
+def test_a_program_that_is_cut_is_booked_too() -> None:
+    """What it had used until then is spent."""
+    outcome, _ = solved(LOOP, budget=ttc.Budget(seconds=1))
+
+    assert outcome.usage.sandbox_seconds > 0

@@ -45,7 +45,7 @@ class Execution:
     truncated: bool = False
     """Whether it wrote more than that."""
     cpu_seconds: float = 0.0
-    """Processor time of all its processes; booked as `sandbox_seconds`."""
+    """Processor time of all its processes, as a run's usage has it in `sandbox_seconds`."""
     call_seconds: float | None = None
     """What its answers took, as the judge measured it. `None` where no judge did."""
     peak_bytes: int = 0
