@@ -1,9 +1,9 @@
-"""How fast programs are judged: HumanEval's references, a trivial check, and the check after a kill.
+"""How fast programs are judged: HumanEval's references, a trivial check, a check after a kill.
 
-Run as `python benchmarks/perf/sandbox.py [--json PATH]`. References run one at a time, so that their
-rate is that of one core: two fresh processes each, and what starts, hears and reaps them. Beside the
-rate by wall time stands that by processor time, which a busy machine disturbs less. Figures are
-medians of several rounds; the spread is the distance from the slowest to the fastest.
+Run as `python benchmarks/perf/sandbox.py [--json PATH]`. References run one at a time, so that
+their rate is that of one core: two fresh processes each, and what starts, hears and reaps them.
+Beside the rate by wall time stands that by processor time, which a busy machine disturbs less.
+Figures are medians of several rounds; the spread is the distance from the slowest to the fastest.
 """
 
 from __future__ import annotations

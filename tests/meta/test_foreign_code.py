@@ -1,4 +1,4 @@
-"""Where the library may run code, or read data that can become code: in the jail, and nowhere else."""
+"""Where the library may run code, or read data that can become code: in the jail alone."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ IN_THE_JAIL = {
 """Modules that run code, each with the reason."""
 
 RUNS_CODE = {"eval", "exec", "compile", "__import__"}
-READS_CODE = {("pickle", "loads"), ("pickle", "load"), ("marshal", "loads"), ("yaml", "load")}
+READS_CODE = {"pickle.loads", "pickle.load", "marshal.loads", "yaml.load", "sympy.sympify"}
 
 
 def _runs_code(source: Source) -> list[str]:
@@ -27,9 +27,8 @@ def _runs_code(source: Source) -> list[str]:
         called = node.func
         if isinstance(called, ast.Name) and called.id in RUNS_CODE:
             found.append(called.id)
-        elif isinstance(called, ast.Attribute) and isinstance(called.value, ast.Name):
-            if (called.value.id, called.attr) in READS_CODE:
-                found.append(f"{called.value.id}.{called.attr}")
+        elif ast.unparse(called) in READS_CODE:
+            found.append(ast.unparse(called))
     return found
 
 
