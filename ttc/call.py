@@ -16,7 +16,14 @@ from typing import Any, TypeVar
 
 from ttc.budget import Account, Ticket
 from ttc.demands import measuring
-from ttc.errors import BudgetExceeded, ContextOverflow, EngineError, NodeError, VerifierError
+from ttc.errors import (
+    BudgetExceeded,
+    ContextOverflow,
+    EngineError,
+    NodeError,
+    SandboxError,
+    VerifierError,
+)
 from ttc.journal import derive_seed, fingerprint
 from ttc.meter import Meter
 from ttc.ports import Generation, Request, Scope, Verifier, parts_of
@@ -398,7 +405,7 @@ class VerifierCall:
                 replace(score, verifier=verifier.name, range=verifier.range, call=self.key)
                 for score in raw
             )
-        except (BudgetExceeded, NodeError):
+        except (BudgetExceeded, NodeError, SandboxError):
             raise
         except asyncio.CancelledError:
             if self._done:

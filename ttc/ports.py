@@ -37,6 +37,10 @@ from ttc.types import (
 
 if TYPE_CHECKING:
     from ttc.graph import Flow, Node
+    from ttc.sandbox.execution import Execution
+    from ttc.sandbox.extraction import Completion
+    from ttc.sandbox.forms import Tests
+    from ttc.sandbox.limits import Limits
 
 __all__ = [
     "Capabilities",
@@ -400,6 +404,24 @@ class Scope(Protocol):
         """One score for each candidate, charged as verifier calls.
 
         A verifier that fails gives unknown scores, with the reason as evidence.
+        """
+
+    async def execute(
+        self,
+        program: str | Completion,
+        tests: Tests | None = None,
+        *,
+        limits: Limits | None = None,
+    ) -> Execution:
+        """Runs code that nobody has read, in a jail, against tests or alone; see `SECURITY.md`.
+
+        Args:
+            program: code, or a completion to take it from.
+            tests: in one of the forms of `ttc.sandbox.forms`.
+            limits: what it may use.
+
+        Raises:
+            SandboxError: no jail holds here, and the run did not ask to do without.
         """
 
     def finish(self, candidate: Candidate, branch: Branch) -> Candidate:

@@ -76,6 +76,7 @@ _BUILT_IN: Mapping[str, Mapping[str, str]] = {
         "tail_entropy": "ttc.verifiers:TailEntropy",
         "tournament": "ttc.verifiers:Tournament",
         "weighted_sum": "ttc.verifiers:WeightedSum",
+        "unit_tests": "ttc.verifiers:UnitTests",
     },
     "checks": {},
 }

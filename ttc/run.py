@@ -7,7 +7,7 @@ import contextvars
 import logging
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
-from typing import Any, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 from ttc.budget import LOGICAL, MEASURED, Account
 from ttc.errors import BudgetExceeded
@@ -16,6 +16,9 @@ from ttc.ports import Clock, Engine, Timer
 from ttc.prices import Price
 from ttc.prompt_tree import PromptTree
 from ttc.types import Branch, Candidate, Event, Problem, Usage
+
+if TYPE_CHECKING:
+    from ttc.sandbox.zygote import SandboxChoice
 
 __all__ = ["EPSILON_S", "GRACE_S", "Abortable", "Run"]
 
@@ -86,6 +89,8 @@ class Run:
         self.discarded: set[str] = set()
         """Calls that a stop came before, whose candidates nobody will miss."""
         self.oracle = False
+        self.sandbox: SandboxChoice = "auto"
+        """How safely programs have to be run."""
         self.roots: dict[str, Branch] = {}
         self.on_overdue: Callable[[], None] = lambda: None
         """What ends the run if nodes do not, `GRACE_S` after the deadline."""

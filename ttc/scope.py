@@ -15,7 +15,7 @@ from collections.abc import (
 from dataclasses import replace
 from functools import partial
 from random import Random
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ttc.answers import answer_key, extract_answer
 from ttc.budget import Account, Division
@@ -43,6 +43,12 @@ from ttc.types import (
     Usage,
 )
 from ttc.work import Work
+
+if TYPE_CHECKING:
+    from ttc.sandbox.execution import Execution
+    from ttc.sandbox.extraction import Completion
+    from ttc.sandbox.forms import Tests
+    from ttc.sandbox.limits import Limits
 
 __all__ = ["NodeScope"]
 
@@ -74,7 +80,7 @@ class NodeScope(Work):
         self._account, self._beside, self._aside = account, beside, aside
         self._calls: dict[str, Call] = {}
         self._children: set[str] = set()
-        self._verified = self._decided = self._scored = 0
+        self._verified = self._decided = self._scored = self._executed = 0
         self._when_closed: Callable[[], None] = lambda: None
 
     @property
@@ -217,6 +223,25 @@ class NodeScope(Work):
         call = VerifierCall(self._run, self._account, index, candidates, (inner, inner))
         work.calls.append(call)
         return await call.run(verifier)
+
+    async def execute(
+        self,
+        program: str | Completion,
+        tests: Tests | None = None,
+        *,
+        limits: Limits | None = None,
+    ) -> Execution:
+        """Runs code in a jail, against tests or alone; see `ttc.ports.Scope`."""
+        from ttc.program_call import ProgramCall  # the sandbox is loaded when it is needed
+        from ttc.sandbox.limits import Limits
+
+        work = self._open_work()
+        self._run.check_deadline()
+        index, self._executed = self._executed, self._executed + 1
+        limits = limits or Limits()
+        call = ProgramCall(self._run, self.path, index, (program, tests, limits))
+        work.calls.append(call)
+        return await call.run(work, program, tests, limits)
 
     def finish(self, candidate: Candidate, branch: Branch) -> Candidate:
         """The candidate that `branch` makes of `candidate`: text, answer, status and usage."""

@@ -15,7 +15,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ttc.budget import LOGICAL, MEASURED, RESERVED, Account, shares
 from ttc.clock import SystemClock
@@ -28,6 +28,9 @@ from ttc.run import Run
 from ttc.scope import NodeScope
 from ttc.streams import iterate
 from ttc.types import Budget, Candidate, Event, Outcome, Problem
+
+if TYPE_CHECKING:
+    from ttc.sandbox.zygote import SandboxChoice
 
 __all__ = ["asolve", "asolve_many", "solve", "solve_many"]
 
@@ -48,6 +51,7 @@ def solve(  # noqa: PLR0913 - all keywords but two, each of its own
     clock: Clock | None = None,
     prices: Prices | None = None,
     watch: Watch | None = None,
+    sandbox: SandboxChoice = "auto",
 ) -> Outcome:
     """Solves one problem and returns what the strategy came to.
 
@@ -61,6 +65,8 @@ def solve(  # noqa: PLR0913 - all keywords but two, each of its own
         clock: what seconds are measured by; the machine's by default.
         prices: what tokens cost; those of the user's `prices.toml` by default.
         watch: is told what happens, from the run's own thread.
+        sandbox: how safely programs of the model are run: `auto` in the best jail that holds here,
+            `full` in a full one or not at all, `none` without a jail, as you; see `SECURITY.md`.
 
     Raises:
         GraphError: the strategy cannot run; nothing was spent.
@@ -68,7 +74,7 @@ def solve(  # noqa: PLR0913 - all keywords but two, each of its own
         EngineError: a model cannot be had, or the prompt does not fit its context.
         NodeError: a bug in a node; it holds the outcome until then.
     """
-    arguments = _Arguments(model, models, seed, clock, prices, watch)
+    arguments = _Arguments(model, models, seed, clock, prices, watch, sandbox)
     return _on_the_loop(_solve_one(problem, strategy, arguments, budget))
 
 
@@ -83,9 +89,10 @@ async def asolve(  # noqa: PLR0913 - all keywords but two, each of its own
     clock: Clock | None = None,
     prices: Prices | None = None,
     watch: Watch | None = None,
+    sandbox: SandboxChoice = "auto",
 ) -> Outcome:
     """As `solve`, in the caller's event loop. Cancelling it cancels and settles the run."""
-    arguments = _Arguments(model, models, seed, clock, prices, watch)
+    arguments = _Arguments(model, models, seed, clock, prices, watch, sandbox)
     return await _solve_one(problem, strategy, arguments, budget)
 
 
@@ -102,6 +109,7 @@ def solve_many(  # noqa: PLR0913 - all keywords but two, each of its own
     clock: Clock | None = None,
     prices: Prices | None = None,
     watch: Watch | None = None,
+    sandbox: SandboxChoice = "auto",
 ) -> list[Outcome]:
     """Solves many problems with one strategy, and returns their outcomes in order.
 
@@ -118,10 +126,11 @@ def solve_many(  # noqa: PLR0913 - all keywords but two, each of its own
         clock: what seconds are measured by.
         prices: what tokens cost.
         watch: is told what happens.
+        sandbox: how safely programs of the model are run.
 
     A bug in a node ends the run of its problem only, whose outcome then holds the error.
     """
-    arguments = _Arguments(model, models, seed, clock, prices, watch)
+    arguments = _Arguments(model, models, seed, clock, prices, watch, sandbox)
     return _on_the_loop(
         _solve_all(problems, strategy, arguments, _Limits(budget, per_problem, concurrency))
     )
@@ -140,9 +149,10 @@ async def asolve_many(  # noqa: PLR0913 - all keywords but two, each of its own
     clock: Clock | None = None,
     prices: Prices | None = None,
     watch: Watch | None = None,
+    sandbox: SandboxChoice = "auto",
 ) -> list[Outcome]:
     """As `solve_many`, in the caller's event loop."""
-    arguments = _Arguments(model, models, seed, clock, prices, watch)
+    arguments = _Arguments(model, models, seed, clock, prices, watch, sandbox)
     return await _solve_all(
         problems, strategy, arguments, _Limits(budget, per_problem, concurrency)
     )
@@ -159,6 +169,7 @@ class _Arguments:
         clock: Clock | None,
         prices: Prices | None,
         watch: Watch | None,
+        sandbox: SandboxChoice,
     ) -> None:
         bound = dict(models or {})
         if model is not None:
@@ -170,6 +181,7 @@ class _Arguments:
         self.clock = clock or SystemClock()
         self.prices = Prices.of_the_user() if prices is None else prices
         self.watch = watch
+        self.sandbox = sandbox
 
     def prepare(self, strategy: Node | str, *budgets: Budget) -> tuple[Node, dict[str, Engine]]:
         """The strategy, checked against its engines; engines are loaded only if it can run."""
@@ -279,6 +291,7 @@ async def _run(
         watch=arguments.watch,
     )
     run.demands = demands_of(graph)
+    run.sandbox = arguments.sandbox
     scope = NodeScope(run, account, "")
     if budget.seconds is not None:
         run.expire_at(run.started + budget.seconds)

@@ -458,8 +458,8 @@ class Record:
     """The node that asked or decided."""
     index: int
     """Which of the node's calls, or of its decisions, this is."""
-    kind: Literal["call", "score", "verify", "decision"]
-    """A call that generates; one that reads given text; one of a verifier; a decision."""
+    kind: Literal["call", "score", "verify", "execution", "decision"]
+    """A call that generates, reads given text, or verifies; a program; a decision."""
     fingerprint: str = ""
     """A hash of the whole request: branch, sampling, ends, seed."""
     detail: Mapping[str, Any] = field(default_factory=dict)

@@ -43,6 +43,7 @@ from ttc.verifiers.self_verify import SelfVerify
 from ttc.verifiers.semantic import AnswerProbability, SemanticEntropy
 from ttc.verifiers.tail_entropy import TailEntropy
 from ttc.verifiers.text import Constraint, Exact, Length, Regex
+from ttc.verifiers.unit_tests import UnitTests
 
 __all__ = [
     "Agreement",
@@ -84,6 +85,7 @@ __all__ = [
     "Surprisal",
     "TailEntropy",
     "Tournament",
+    "UnitTests",
     "WeightedSum",
     "accepted_precision",
     "agreement",
