@@ -7,7 +7,7 @@ from fractions import Fraction
 import pytest
 
 from ttc.answers import answer_key
-from ttc.answers.keys import MAX_DIGITS
+from ttc.answers.algebra import MAX_DIGITS
 
 
 def test_equivalent_forms_share_a_key() -> None:

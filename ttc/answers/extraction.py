@@ -13,7 +13,8 @@ import re
 from collections import deque
 from itertools import islice
 
-from ttc.answers.keys import answer_key, read_number
+from ttc.answers.keys import answer_key
+from ttc.answers.numbers import read_number
 from ttc.types import AnswerFormat, FinishReason
 
 __all__ = ["extract_answer"]
