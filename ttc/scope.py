@@ -218,6 +218,21 @@ class NodeScope(Work):
         work.calls.append(call)
         return await call.run(verifier)
 
+    async def equivalent(
+        self, pairs: Sequence[tuple[Candidate, Candidate]]
+    ) -> tuple[bool | None, ...]:
+        """Whether the answers of each pair are equal; see `ttc.ports.Scope`."""
+        if not pairs:
+            return ()
+        from ttc.sandbox.symbolic import Check, shared_pool
+
+        format = self.problem.answer_format
+        checks = [Check(left=a.answer or "", right=b.answer or "", format=format) for a, b in pairs]
+        checked = await shared_pool().check_all(checks)
+        if any(one.was_cut for one in checked):
+            self._run.timing["a limit ended a symbolic check"] = None
+        return tuple(one.verdict for one in checked)
+
     def finish(self, candidate: Candidate, branch: Branch) -> Candidate:
         """The candidate that `branch` makes of `candidate`: text, answer, status and usage."""
         text = branch.output
@@ -232,7 +247,7 @@ class NodeScope(Work):
             branch=branch,
             text=text,
             answer=answer,
-            key=answer_key(answer),
+            key=answer_key(answer, self.problem.answer_format),
             status=status,
             usage=candidate.usage + self._usage_of(branch.call),
         )

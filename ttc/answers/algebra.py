@@ -1,12 +1,12 @@
 r"""Algebra: expressions as small typed trees in one normal form.
 
-The constructors `add`, `multiply`, `power` and `apply` give equal trees for sums and products of the
-same parts in any order and spelling: rationals are folded, like terms collected, roots of rationals
-taken apart into primes, `i` reduced, and a number is multiplied into a sum. Products of sums are not
-expanded and no identity of a function is known: that is left to symbolic equivalence.
+The constructors `add`, `multiply`, `power` and `apply` give equal trees for sums and products of
+the same parts in any order and spelling: rationals are folded, like terms collected, roots of
+rationals taken apart into primes, `i` reduced, and a number is multiplied into a sum. Products of
+sums are not expanded and no identity of a function is known: that is left to symbolic equivalence.
 
-Everything is exact, and bounded: a number of more than `MAX_DIGITS` digits is never computed, so that
-a tower of powers stays a tree.
+Everything is exact, and bounded: a number of more than `MAX_DIGITS` digits is never computed, so
+that a tower of powers stays a tree.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _MAX_FACTORIAL = 200
 _CONSTANTS = frozenset({"pi", "e", "i", "infinity"})
 
 
-class Unreadable(ValueError):  # noqa: N818 - it says what a text is, and no caller sees it
+class Unreadable(ValueError):
     """A text that is no expression, or one without a value."""
 
 
@@ -159,18 +159,7 @@ def negate(tree: Tree) -> Tree:
 
 def multiply(factors: Iterable[Tree]) -> Tree:
     """The product of factors, with powers of one base collected."""
-    number, exponents = Fraction(1), dict[Tree, Tree]()
-    for factor in factors:
-        for part in factor.factors if isinstance(factor, Product) else (factor,):
-            if isinstance(part, Number):
-                number = _bounded(number * part.value)
-            else:
-                base, exponent = _base_and_exponent(part)
-                if isinstance(base, Sum) and _is_whole(exponent):
-                    content, base = primitive(base)
-                    number = _bounded(number * _whole_power(content, exponent))
-                known = exponents.get(base)
-                exponents[base] = exponent if known is None else add((known, exponent))
+    number, exponents = _collected(factors)
     if not number:
         return ZERO
     parts: list[Tree] = []
@@ -185,6 +174,22 @@ def multiply(factors: Iterable[Tree]) -> Tree:
     if len(parts) == 1 and isinstance(parts[0], Sum):
         return add(_scaled(number * c, rest) for c, rest in map(_coefficient, parts[0].terms))
     return _product(number, parts)
+
+
+def _collected(factors: Iterable[Tree]) -> tuple[Fraction, dict[Tree, Tree]]:
+    """The rational factor, and the exponents of all other bases."""
+    number, exponents = Fraction(1), dict[Tree, Tree]()
+    for part in (part for factor in factors for part in _flat(factor)):
+        if isinstance(part, Number):
+            number = _bounded(number * part.value)
+            continue
+        base, exponent = _base_and_exponent(part)
+        if isinstance(base, Sum) and _is_whole(exponent):
+            content, base = primitive(base)
+            number = _bounded(number * _whole_power(content, exponent))
+        known = exponents.get(base)
+        exponents[base] = exponent if known is None else add((known, exponent))
+    return number, exponents
 
 
 def power(base: Tree, exponent: Tree) -> Tree:

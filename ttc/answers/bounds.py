@@ -1,12 +1,12 @@
 """Bounds: what an expression can be worth, by interval arithmetic. Two that are apart differ.
 
-Nothing is ever computed to its last digit, so a tower of powers costs as much as a sum: it is larger
-than the largest float, and so it is not 7. Every operation rounds outwards, so that a verdict of
-"apart" is a proof, and cancellation ends in "cannot tell" instead of in an error.
+Nothing is ever computed to its last digit, so a tower of powers costs as much as a sum: it is
+larger than the largest float, and so it is not 7. Every operation rounds outwards, so that a
+verdict of "apart" is a proof, and cancellation ends in "cannot tell" instead of in an error.
 
-Variables are real. They are put at fixed points of both signs: two expressions that differ at one of
-them, or of which only one is defined there, are different. Known limits: nothing is said of complex
-values, of which `i` is the only sign.
+Variables are real. They are put at fixed points of both signs: two expressions that differ at one
+of them, or of which only one is defined there, are different. Known limits: nothing is said of
+complex values, of which `i` is the only sign.
 
 Source: Moore 1966, Interval Analysis.
 """
@@ -49,11 +49,11 @@ _POINTS = (
 )
 
 
-class Undefined(ArithmeticError):  # noqa: N818 - it is an answer, and no caller sees it
+class Undefined(ArithmeticError):
     """The expression has no real value at the point."""
 
 
-class _Unknown(ArithmeticError):  # noqa: N818 - it is an answer, and no caller sees it
+class _Unknown(ArithmeticError):
     """Its value cannot be bounded."""
 
 
@@ -125,8 +125,8 @@ def bounds(tree: Tree, point: Mapping[str, float]) -> Bounds:
         ArithmeticError: its value cannot be bounded.
     """
     match tree:
-        case Number(value):
-            return _of_rational(value)
+        case Number(rational):
+            return _of_rational(rational)
         case Symbol(name):
             return _of_symbol(name, point)
         case Sum(terms):
@@ -194,7 +194,7 @@ def _power(base: Tree, exponent: Tree, point: Mapping[str, float]) -> Bounds:
     if not isinstance(exponent, Number):
         return _positive_power(bottom, bounds(exponent, point))
     value = exponent.value
-    if value.denominator == 1 or bottom.high < 0 and value.denominator % 2:
+    if value.denominator == 1 or (bottom.high < 0 and value.denominator % 2):
         return _signed_power(bottom, value)
     return _positive_power(bottom, _of_rational(value))
 

@@ -1,8 +1,10 @@
 """Equality: whether two answers say the same, decided as far as that goes without computing.
 
-Three stages, the cheapest first. Equal keys are equal answers. Expressions whose bounds are apart
-(`ttc.answers.bounds`) are different ones. What is then open goes to `decide`: in a jailed worker that
-is symbolic algebra (`ttc.sandbox.symbolic`), and by default nobody, who does not know.
+Four stages, the cheapest first. Equal keys are equal answers. What is equal once it is multiplied
+out (`ttc.answers.expansion`) is equal, and rational functions that are not are different.
+Expressions whose bounds are apart (`ttc.answers.bounds`) are different ones. What is then open goes
+to `decide`: in a jailed worker that is symbolic algebra (`ttc.sandbox.symbolic`), and by default
+nobody, who does not know.
 
 Every verdict is symmetrical: `compare(a, b)` is `compare(b, a)`.
 """
@@ -16,6 +18,7 @@ from typing import Literal, TypeAlias
 
 from ttc.answers.algebra import Number, Tree, multiply, negate, power
 from ttc.answers.bounds import are_apart, bounds, varies
+from ttc.answers.expansion import expanded_equal
 from ttc.answers.kinds import (
     Answer,
     Collection,
@@ -120,6 +123,9 @@ def _compare_trees(left: Tree, right: Tree, decide: Decide) -> Verdict:
         return True
     if isinstance(left, Number) and isinstance(right, Number):
         return False
+    verdict = expanded_equal(left, right)
+    if verdict is not None:
+        return verdict
     if are_apart(left, right):
         return False
     return decide(left, right)
@@ -203,7 +209,11 @@ def _match(left: list[Answer], right: list[Answer], rules: Rules, decide: Decide
     verdicts = [[compare(a, b, rules, decide) for b in right] for a in left]
     if _can_match([[verdict is True for verdict in row] for row in verdicts]):
         return True
-    return None if _can_match([[verdict is not False for verdict in row] for row in verdicts]) else False
+    return (
+        None
+        if _can_match([[verdict is not False for verdict in row] for row in verdicts])
+        else False
+    )
 
 
 def _can_match(edges: list[list[bool]]) -> bool:

@@ -1,8 +1,8 @@
 r"""Expressions: a recursive descent over tokens that admits an allow-list of operators and names.
 
-TeX takes one token for an argument (`\frac123` is 3/2), a digit run after `^` or `_` is taken whole,
-a number before a fraction of whole numbers below 1 is mixed (`2\frac12` is 5/2), `21_5` is written
-in base 5, and letters side by side are multiplied. Depth, length and digits are bounded.
+TeX takes one token for an argument (`\frac123` is 3/2), a digit run after `^` or `_` is taken
+whole, a number before a fraction of whole numbers below 1 is mixed (`2\frac12` is 5/2), `21_5` is
+written in base 5, and letters side by side are multiplied. Depth, length and digits are bounded.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from fractions import Fraction
 
 from ttc.answers.algebra import (
     HALF,
-    INFINITY,
     MAX_DIGITS,
     ONE,
     PI,
@@ -26,37 +25,14 @@ from ttc.answers.algebra import (
     power,
 )
 from ttc.answers.lexer import Token
+from ttc.answers.names import FUNCTIONS, NAMES, TRIGONOMETRIC, UNITS
 
-__all__ = ["FUNCTIONS", "GREEK", "MAX_DEPTH", "MAX_POSTFIXES", "NAMES", "UNITS", "Reader"]
+__all__ = ["MAX_DEPTH", "MAX_POSTFIXES", "Reader"]
 
 MAX_DEPTH = 40
 MAX_POSTFIXES = 60
 _MAX_BASE = 36
 _END = Token("end", "")
-_TRIGONOMETRIC = ("sin", "cos", "tan", "cot", "sec", "csc")
-FUNCTIONS: dict[str, str] = {
-    **{name: name for name in _TRIGONOMETRIC},
-    **{prefix + name: "a" + name for name in _TRIGONOMETRIC for prefix in ("arc", "a")},
-    **{name: name for name in ("sinh", "cosh", "tanh", "exp", "abs", "floor", "ceil")},
-    **{name: name for name in ("sqrt", "factorial", "binomial")},
-    **{"log": "log", "ln": "log", "lg": "log10", "log10": "log10"},
-}
-"""Names of functions in an answer, and what they are called in a tree."""
-GREEK = frozenset(
-    "alpha beta gamma delta epsilon varepsilon zeta eta theta vartheta iota kappa lambda mu nu xi "
-    "rho sigma tau upsilon phi varphi chi psi omega Gamma Delta Theta Lambda Xi Sigma Phi Psi "
-    "Omega".split()
-)
-NAMES: dict[str, Tree] = {
-    **{name: Symbol(name) for name in GREEK},
-    **{"pi": PI, "infty": INFINITY, "infinity": INFINITY, "inf": INFINITY, "oo": INFINITY},
-}
-"""Words that stand for one symbol."""
-UNITS = frozenset(
-    "cm mm km kg mg lb lbs ml ft mi mph kph hr hrs min mins secs gal oz deg rad pm am "
-    "yd yds mol Hz dB".split()
-)
-"""Short words that are units, where three letters might be a product."""
 _FENCES = {"(": ")", "[": "]", "{": "}", "|": "|", r"\lfloor": r"\rfloor", r"\lceil": r"\rceil"}
 _OPENING = frozenset({r"\frac", r"\binom", r"\lfloor", r"\lceil"})
 _TIMES = frozenset({"*", r"\cdot", r"\times", r"\ast"})
@@ -150,7 +126,7 @@ class Reader:
             before = self.tokens[self.at - 1]
             return before.text in {"}", ")", "]"} or before.kind == "argument"
         if kind == "word":
-            is_run = is_spaced and not self._is_tex and len(text) > 1 or text in UNITS
+            is_run = (is_spaced and not self._is_tex and len(text) > 1) or text in UNITS
             return self._is_known(text) and (not is_run or text in FUNCTIONS or text in NAMES)
         if kind == "command":
             name = text[1:]
@@ -386,7 +362,7 @@ class Reader:
         self._in_function += 1
         arguments = self._arguments(name)
         self._in_function -= 1
-        if exponent == negate(ONE) and name in _TRIGONOMETRIC:
+        if exponent == negate(ONE) and name in TRIGONOMETRIC:
             return _applied("a" + name, arguments, base)
         value = _applied(name, arguments, base)
         return value if exponent is None else power(value, exponent)
@@ -434,5 +410,3 @@ def _applied(name: str, arguments: tuple[Tree, ...], base: Tree | None) -> Tree:
 
 def _is_natural(tree: Tree) -> bool:
     return isinstance(tree, Number) and tree.value.denominator == 1 and tree.value > 0
-
-

@@ -1,10 +1,10 @@
 r"""Keys of answers: equal answers share one, and it says of what kind they are.
 
-A rational in any spelling has the key `("number", Fraction)`: `0.5`, `1/2`, `\frac12`, `50\%`, `$0.50`
-and `2^{-1}` are one number. Expressions, sets, intervals and the other kinds of `ttc.answers.kinds`
-have keys of their normal forms: order and spelling are no difference, but products of sums are not
-multiplied out, and no identity is used. Everything else has the key `("text", ...)`, of its text
-without outer markup, case and idle white space.
+A rational in any spelling has the key `("number", Fraction)`: `0.5`, `1/2`, `\frac12`, `50\%`,
+`$0.50` and `2^{-1}` are one number. Expressions, sets, intervals and the other kinds of
+`ttc.answers.kinds` have keys of their normal forms: order and spelling are no difference, but
+products of sums are not multiplied out, and no identity is used. Everything else has the key
+`("text", ...)`, of its text without outer markup, case and idle white space.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ Units are a part of the key, except currency signs and the degree sign, which ar
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -30,6 +31,7 @@ __all__ = [
     "Collection",
     "Expression",
     "Interval",
+    "Kind",
     "Matrix",
     "Pair",
     "Relation",
@@ -38,8 +40,24 @@ __all__ = [
 ]
 
 
+class Kind(ABC):
+    """A typed answer."""
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def key(self) -> tuple[Hashable, ...]:
+        """What equal answers share; it begins with the name of their kind."""
+
+    @property
+    def kind(self) -> str:
+        """The name of its kind, as `number`, `expression`, `set` or `text`."""
+        return str(self.key[0])
+
+
 @dataclass(frozen=True, slots=True)
-class Expression:
+class Expression(Kind):
     """A number or an expression, with its unit if it has one."""
 
     tree: Tree
@@ -50,7 +68,7 @@ class Expression:
     """Whether it was written as a percentage; its value is the hundredth part all the same."""
 
     @property
-    def key(self) -> Hashable:
+    def key(self) -> tuple[Hashable, ...]:
         """Its value where it is a rational, and otherwise its normal form."""
         if self.unit:
             return ("quantity", str(self.tree), self.unit)
@@ -60,7 +78,7 @@ class Expression:
 
 
 @dataclass(frozen=True, slots=True)
-class Relation:
+class Relation(Kind):
     """An equation or an inequality of two trees."""
 
     operator: str
@@ -69,7 +87,7 @@ class Relation:
     right: Tree
 
     @property
-    def key(self) -> Hashable:
+    def key(self) -> tuple[Hashable, ...]:
         """What is left after everything is brought to one side and common numbers are divided."""
         difference = self.difference
         if isinstance(difference, Sum):
@@ -92,19 +110,19 @@ class Relation:
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class Pair(Kind):
     """Two or more answers in order: a point, a vector, or an open interval of two."""
 
     parts: tuple[Answer, ...]
 
     @property
-    def key(self) -> Hashable:
+    def key(self) -> tuple[Hashable, ...]:
         """The keys of its parts."""
         return ("tuple", *(part.key for part in self.parts))
 
 
 @dataclass(frozen=True, slots=True)
-class Collection:
+class Collection(Kind):
     """Answers in no order."""
 
     parts: tuple[Answer, ...]
@@ -112,14 +130,14 @@ class Collection:
     """Whether doubles count once."""
 
     @property
-    def key(self) -> Hashable:
+    def key(self) -> tuple[Hashable, ...]:
         """The sorted keys of its parts."""
         keys = [part.key for part in self.parts]
         return ("set", *sorted(set(keys) if self.is_set else keys, key=repr))
 
 
 @dataclass(frozen=True, slots=True)
-class Interval:
+class Interval(Kind):
     """All numbers between two ends."""
 
     low: Tree
@@ -128,81 +146,81 @@ class Interval:
     has_high: bool
 
     @property
-    def key(self) -> Hashable:
+    def key(self) -> tuple[Hashable, ...]:
         """Its ends and its brackets."""
         left, right = "(["[self.has_low], ")]"[self.has_high]
         return ("interval", left, str(self.low), str(self.high), right)
 
 
 @dataclass(frozen=True, slots=True)
-class Union:
+class Union(Kind):
     """Intervals and sets together, in no order."""
 
     parts: tuple[Answer, ...]
 
     @property
-    def key(self) -> Hashable:
+    def key(self) -> tuple[Hashable, ...]:
         """The sorted keys of its parts."""
         return ("union", *sorted({part.key for part in self.parts}, key=repr))
 
 
 @dataclass(frozen=True, slots=True)
-class Matrix:
+class Matrix(Kind):
     """Rows of expressions."""
 
     rows: tuple[tuple[Expression, ...], ...]
 
     @property
-    def key(self) -> Hashable:
+    def key(self) -> tuple[Hashable, ...]:
         """The keys of its entries, row by row."""
         return ("matrix", *(tuple(entry.key for entry in row) for row in self.rows))
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(Kind):
     """One of several options, by its letter."""
 
     letter: str
 
     @property
-    def key(self) -> Hashable:
+    def key(self) -> tuple[Hashable, ...]:
         """The letter."""
         return ("choice", self.letter)
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class Text(Kind):
     """Words, as they are compared: without case and idle white space."""
 
     text: str
 
     @property
-    def key(self) -> Hashable:
+    def key(self) -> tuple[Hashable, ...]:
         """The text."""
         return ("text", self.text)
 
 
 @dataclass(frozen=True, slots=True)
-class Code:
+class Code(Kind):
     """A program, compared by its lines without idle white space at their ends."""
 
     text: str
 
     @property
-    def key(self) -> Hashable:
+    def key(self) -> tuple[Hashable, ...]:
         """The program."""
         return ("code", self.text)
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class Call(Kind):
     """A tool call: a name and its arguments as canonical JSON; any other JSON has no name."""
 
     name: str
     arguments: str
 
     @property
-    def key(self) -> Hashable:
+    def key(self) -> tuple[Hashable, ...]:
         """Name and arguments."""
         return ("call", self.name, self.arguments) if self.name else ("json", self.arguments)
 

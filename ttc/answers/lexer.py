@@ -47,7 +47,7 @@ _SPELLINGS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"<=|\\leq?(?:slant|q)?(?![A-Za-z])", r"\\le "),
         (r">=|\\geq?(?:slant|q)?(?![A-Za-z])", r"\\ge "),
         (r"!=|\\neq?(?![A-Za-z])", r"\\ne "),
-        (r"\^\s*+\{?\s*+\\(?:circ|degree)(?![A-Za-z])\s*+\}?|\\(?:degree)(?![A-Za-z])", r"\\degree "),
+        (r"\^\s*+\{?\s*+\\(?:circ|degree)(?![A-Za-z])\s*+\}?", r"\\degree "),
         (r"\\(?:[lr]vert|mid)(?![A-Za-z])", "|"),
         (r"\\l?dots(?![A-Za-z])|\.\.\.", r"\\dots "),
     )

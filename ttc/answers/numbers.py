@@ -1,12 +1,13 @@
 r"""Numbers: the exact value of an answer that is one number from end to end.
 
-`0.5`, `1/2`, `\frac12`, `50\%` and `$0.50` are one number. Percent is the number (`50%` is 1/2 and not
-50). A comma groups digits by exactly three after a head of one to three that does not begin with 0;
-any other comma makes a list or a pair. A mixed number is the sum of its parts under one sign, and no
-number at all where its fraction is 1 or more.
+`0.5`, `1/2`, `\frac12`, `50\%` and `$0.50` are one number. Percent is the number (`50%` is 1/2 and
+not 50). A comma groups digits by exactly three after a head of one to three that does not begin
+with 0; any other comma makes a list or a pair. A mixed number is the sum of its parts under one
+sign, and no number at all where its fraction is 1 or more.
 
-Known limits: words are not numbers (`five`), and nothing is computed. What has more than `MAX_DIGITS`
-digits, or an exponent larger than that, is no number here, so that none is ever costly.
+Known limits: words are not numbers (`five`), and nothing is computed. What has more than
+`MAX_DIGITS` digits, or an exponent larger than that, is no number here, so that none is ever
+costly.
 """
 
 from __future__ import annotations
@@ -64,6 +65,7 @@ def read_number(answer: str) -> Fraction | None:
 
 
 def read_peeled(text: str) -> Fraction | None:
+    """The exact value of what `peel` left of an answer, or `None`."""
     if len(text) > _MAX_LENGTH:
         return None
     text = _SHORT_FRACTION.sub(_with_a_slash, text).strip()

@@ -1,7 +1,7 @@
 r"""Parser: the typed answer that a text states.
 
-It reads LaTeX and plain text alike and never evaluates: names and operators come from an allow-list,
-and whatever is not wholly read is a text. `(1).__class__.__base__` is a text.
+It reads LaTeX and plain text alike and never evaluates: names and operators come from an
+allow-list, and whatever is not wholly read is a text. `(1).__class__.__base__` is a text.
 """
 
 from __future__ import annotations
@@ -11,8 +11,18 @@ import re
 from fractions import Fraction
 from functools import lru_cache
 
-from ttc.answers.algebra import INFINITY, Number, Symbol, Tree, Unreadable, multiply, negate, symbols
-from ttc.answers.expressions import FUNCTIONS, NAMES, Reader
+from ttc.answers.algebra import (
+    INFINITY,
+    Number,
+    Symbol,
+    Tree,
+    Unreadable,
+    multiply,
+    negate,
+    symbols,
+)
+from ttc.answers.blocks import read_json
+from ttc.answers.expressions import Reader
 from ttc.answers.kinds import (
     Answer,
     Call,
@@ -28,13 +38,13 @@ from ttc.answers.kinds import (
     Union,
 )
 from ttc.answers.lexer import MAX_LENGTH, ROW_END, Token, tokenize
+from ttc.answers.names import FUNCTIONS, NAMES
 from ttc.answers.numbers import peel, read_peeled
 from ttc.types import AnswerFormat
 
 __all__ = ["parse_answer"]
 
 _MAX_JSON = 100_000
-_MAX_JSON_DEPTH = 50
 _MAX_PARTS = 100
 _CHOICE = re.compile(r"\(?([A-Z])\)?|\(([a-z])\)|([a-z])\)")
 _QUOTED = re.compile(r"\\(?:text|textbf|textit|mathrm|mathbf|mbox)\s*+\{[^{}]*+\}")
@@ -59,7 +69,7 @@ def parse_answer(text: str, format: AnswerFormat = "auto") -> Answer | None:
     """
     if format == "code":
         return _code(text)
-    if format == "json" or text.lstrip().startswith(("{\"", "[{")):
+    if format == "json" or text.lstrip().startswith(('{"', "[{")):
         call = _json(text)
         if call is not None:
             return call
@@ -117,12 +127,8 @@ def _code(text: str) -> Code | None:
 
 def _json(text: str) -> Call | None:
     """A tool call or any other JSON; `None` where it is none."""
-    text = text.strip()
-    if len(text) > _MAX_JSON or _nesting(text) > _MAX_JSON_DEPTH:
-        return None
-    try:
-        value = json.loads(text, parse_constant=_no_constant)
-    except ValueError:
+    value = read_json(text.strip()) if len(text) <= _MAX_JSON else None
+    if not isinstance(value, dict | list):
         return None
     name, arguments = "", value
     if isinstance(value, dict) and isinstance(value.get("name"), str):
@@ -130,21 +136,6 @@ def _json(text: str) -> Call | None:
         if isinstance(given, dict):
             name, arguments = value["name"], given
     return Call(name, json.dumps(arguments, sort_keys=True, separators=(",", ":")))
-
-
-def _no_constant(name: str) -> float:
-    raise ValueError(f"{name} is no JSON")
-
-
-def _nesting(text: str) -> int:
-    depth = deepest = 0
-    for character in text:
-        if character in "[{":
-            depth += 1
-            deepest = max(deepest, depth)
-        elif character in "]}":
-            depth -= 1
-    return deepest
 
 
 class _Parser:
@@ -187,7 +178,7 @@ class _Parser:
         return found
 
     def _element(self, *, is_top: bool) -> list[Answer]:
-        """One answer, or both that a sign `\\pm` in it makes."""
+        """One answer, or both that a sign of plus or minus in it makes."""
         reader, start, tokens = self.reader, self.reader.at, list(self.reader.tokens)
         outer, reader.saw_plus_minus = reader.saw_plus_minus, False
         first = self._item(is_top=is_top)
@@ -381,9 +372,9 @@ def _reduced(answer: Answer) -> Answer:
         value = answer.value
         if value is not None and not symbols(value):
             answer = Expression(value)
-    if isinstance(answer, Expression) and "infinity" in str(answer.tree):
-        if not _is_infinite(answer.tree):
-            raise Unreadable("infinity is no number")
+    is_finite = isinstance(answer, Expression) and not _is_infinite(answer.tree)
+    if is_finite and "infinity" in str(answer):
+        raise Unreadable("infinity is no number")
     return answer
 
 
