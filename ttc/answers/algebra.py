@@ -141,6 +141,8 @@ def add(terms: Iterable[Tree]) -> Tree:
         for part in term.terms if isinstance(term, Sum) else (term,):
             number, rest = _coefficient(part)
             collected[rest] = _bounded(collected.get(rest, Fraction(0)) + number)
+    if INFINITY in collected and len(collected) + (collected[INFINITY] == 0) > 1:
+        raise Unreadable("infinity is no term")
     parts = [_scaled(number, rest) for rest, number in collected.items() if number]
     if len(parts) < 2:
         return parts[0] if parts else ZERO
@@ -161,6 +163,8 @@ def multiply(factors: Iterable[Tree]) -> Tree:
     """The product of factors, with powers of one base collected."""
     number, exponents = _collected(factors)
     if not number:
+        if INFINITY in exponents:
+            raise Unreadable("infinity is no factor")
         return ZERO
     parts: list[Tree] = []
     for base, exponent in exponents.items():

@@ -102,4 +102,4 @@ def nesting(text: str) -> int:
 
 
 def _refuse(name: str) -> float:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(name)

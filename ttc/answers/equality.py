@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal, TypeAlias
 
-from ttc.answers.algebra import Number, Tree, multiply, negate, power
+from ttc.answers.algebra import Number, Tree, apply, multiply, negate, power
 from ttc.answers.bounds import are_apart, bounds, varies
 from ttc.answers.expansion import expanded_equal
 from ttc.answers.kinds import (
@@ -159,8 +159,11 @@ def _compare_relations(left: Relation, right: Relation, decide: Decide) -> Verdi
         verdict = _compare_trees(first, negate(second), decide) or verdict
     if verdict is True:
         return True
-    is_multiple = not varies(multiply((first, power(second, Number(Fraction(-1))))))
-    return None if is_multiple else False
+    ratio = multiply((first, power(second, Number(Fraction(-1)))))
+    is_ordered = left.operator in {"<", "<="}
+    if varies(ratio) or (is_ordered and are_apart(ratio, apply("abs", (ratio,)))):
+        return False
+    return None
 
 
 def _compare_intervals(left: Interval, right: Interval, decide: Decide) -> Verdict:

@@ -2,11 +2,13 @@
 
 Policies: `2, 7` without brackets is unordered and keeps its doubles, `{2, 7}` is a set and drops
 them, `(2, 7)` is ordered and stands for a point or, where the other side says so, an open interval.
-Units are a part of the key, except currency signs and the degree sign, which are notation.
+Units are a part of the key, except currency signs and the degree sign, which are notation. The text
+of an answer reads back as an answer with the same key.
 """
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Hashable
 from dataclasses import dataclass
@@ -76,6 +78,10 @@ class Expression(Kind):
             return ("number", self.tree.value)
         return ("expression", str(self.tree))
 
+    def __str__(self) -> str:
+        unit, power, exponent = self.unit.partition("^")
+        return f"{self.tree} \\text{{{unit}}}{power}{exponent}" if unit else str(self.tree)
+
 
 @dataclass(frozen=True, slots=True)
 class Relation(Kind):
@@ -108,6 +114,9 @@ class Relation(Kind):
             return None if self.left.name in symbols(self.right) else self.right
         return None
 
+    def __str__(self) -> str:
+        return f"{self.left}{self.operator}{self.right}"
+
 
 @dataclass(frozen=True, slots=True)
 class Pair(Kind):
@@ -119,6 +128,9 @@ class Pair(Kind):
     def key(self) -> tuple[Hashable, ...]:
         """The keys of its parts."""
         return ("tuple", *(part.key for part in self.parts))
+
+    def __str__(self) -> str:
+        return f"({','.join(map(str, self.parts))})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +146,10 @@ class Collection(Kind):
         """The sorted keys of its parts."""
         keys = [part.key for part in self.parts]
         return ("set", *sorted(set(keys) if self.is_set else keys, key=repr))
+
+    def __str__(self) -> str:
+        text = ", ".join(map(str, self.parts))
+        return f"\\{{{text}\\}}" if self.is_set else text
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +167,9 @@ class Interval(Kind):
         left, right = "(["[self.has_low], ")]"[self.has_high]
         return ("interval", left, str(self.low), str(self.high), right)
 
+    def __str__(self) -> str:
+        return f"{'(['[self.has_low]}{self.low},{self.high}{')]'[self.has_high]}"
+
 
 @dataclass(frozen=True, slots=True)
 class Union(Kind):
@@ -162,6 +181,9 @@ class Union(Kind):
     def key(self) -> tuple[Hashable, ...]:
         """The sorted keys of its parts."""
         return ("union", *sorted({part.key for part in self.parts}, key=repr))
+
+    def __str__(self) -> str:
+        return r" \cup ".join(map(str, self.parts))
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +197,10 @@ class Matrix(Kind):
         """The keys of its entries, row by row."""
         return ("matrix", *(tuple(entry.key for entry in row) for row in self.rows))
 
+    def __str__(self) -> str:
+        rows = r" \\ ".join(" & ".join(map(str, row)) for row in self.rows)
+        return rf"\begin{{pmatrix}} {rows} \end{{pmatrix}}"
+
 
 @dataclass(frozen=True, slots=True)
 class Choice(Kind):
@@ -186,6 +212,9 @@ class Choice(Kind):
     def key(self) -> tuple[Hashable, ...]:
         """The letter."""
         return ("choice", self.letter)
+
+    def __str__(self) -> str:
+        return f"({self.letter})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +228,9 @@ class Text(Kind):
         """The text."""
         return ("text", self.text)
 
+    def __str__(self) -> str:
+        return self.text
+
 
 @dataclass(frozen=True, slots=True)
 class Code(Kind):
@@ -210,6 +242,9 @@ class Code(Kind):
     def key(self) -> tuple[Hashable, ...]:
         """The program."""
         return ("code", self.text)
+
+    def __str__(self) -> str:
+        return self.text
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,6 +258,11 @@ class Call(Kind):
     def key(self) -> tuple[Hashable, ...]:
         """Name and arguments."""
         return ("call", self.name, self.arguments) if self.name else ("json", self.arguments)
+
+    def __str__(self) -> str:
+        if not self.name:
+            return self.arguments
+        return f'{{"name":{json.dumps(self.name)},"arguments":{self.arguments}}}'
 
 
 Answer: TypeAlias = (

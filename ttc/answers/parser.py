@@ -46,16 +46,25 @@ __all__ = ["parse_answer"]
 
 _MAX_JSON = 100_000
 _MAX_PARTS = 100
+_MAX_WRAPPED = 4 * MAX_LENGTH
 _CHOICE = re.compile(r"\(?([A-Z])\)?|\(([a-z])\)|([a-z])\)")
 _QUOTED = re.compile(r"\\(?:text|textbf|textit|mathrm|mathbf|mbox)\s*+\{[^{}]*+\}")
-_LETTERS = re.compile(r"[^\W\d_]{2,}(?:[\s'-]+[^\W\d_]+)*")
+_LETTER = r"[^\W\d_\u00b2\u00b3\u00b9\u00bc-\u00be\u03b1-\u03c9]"
+_LETTERS = re.compile(rf"{_LETTER}{{2,}}(?:[\s'-]+{_LETTER}+)*")
 _DECIMAL = re.compile(r"[-+]?[$]?(?:[0-9,]*)\.([0-9]+)")
 _RELATIONS = {
     "=": "=", "<": "<", ">": ">", r"\lt": "<", r"\gt": ">", r"\le": "<=", r"\ge": ">=", r"\ne": "!="
 }  # fmt: skip
 _FLIPPED = {">": "<", ">=": "<="}
 _OPENING, _CLOSING = "([", ")]"
-_CURRENCY = frozenset({"dollar", "euro", "pound", "degree", "unit"})
+_DROPPED = frozenset({"dollar", "euro", "degree", "unit"})
+_UNITS = {
+    "in": "inch", "ft": "foot", "feet": "foot", "cm": "centimeter", "mm": "millimeter",
+    "km": "kilometer", "kg": "kilogram", "hr": "hour", "hrs": "hour", "min": "minute",
+    "mins": "minute", "sec": "second", "secs": "second", "lb": "pound", "lbs": "pound",
+    "yd": "yard",
+}  # fmt: skip
+"""Short names of units, and their long ones."""
 _UNIT = re.compile(r"[a-z]+\.?(?:[ /]+(?:per )?[a-z]+){0,2}")
 
 
@@ -84,12 +93,12 @@ def parse_answer(text: str, format: AnswerFormat = "auto") -> Answer | None:
             decimals=len(decimal[1]) if decimal else None,
             is_percent=bare.endswith("%"),
         )
-    choice = _CHOICE.fullmatch(bare) or _CHOICE.fullmatch(_unwrapped(text))
+    formula = _unwrapped(text) if len(text) <= _MAX_WRAPPED else bare
+    choice = _CHOICE.fullmatch(bare) or _CHOICE.fullmatch(formula)
     if choice:
         return Choice((choice[1] or choice[2] or choice[3]).upper())
     if _is_words(bare):
         return _text(bare)
-    formula = _unwrapped(text)
     try:
         return _Parser(bare if _QUOTED.fullmatch(formula) else formula).answer()
     except Unreadable:
@@ -110,13 +119,24 @@ def _is_words(text: str) -> bool:
 
 def _unwrapped(text: str) -> str:
     """The text without what stands around a formula."""
-    text = text.strip("*_` \t\r\n\f\v").rstrip(".,;:")
+    text = _without_ending(text.strip("*_` \t\r\n\f\v"))
     for opening, closing in (("$$", "$$"), ("$", "$"), (r"\(", r"\)"), (r"\[", r"\]")):
         if len(text) > len(opening) * 2 and text.startswith(opening) and text.endswith(closing):
             inner = text[len(opening) : -len(closing)]
             if opening not in inner:
-                return inner.strip().rstrip(".,;:")
+                return _without_ending(inner.strip())
     return text
+
+
+def _without_ending(text: str) -> str:
+    """The text without the punctuation and the spaces of LaTeX at its end."""
+    while True:
+        shorter = text.removesuffix("\\!").rstrip(".,;: \t\r\n")
+        if len(shorter) < len(text) and shorter.endswith("\\"):
+            shorter = shorter[:-1]
+        if shorter == text:
+            return text
+        text = shorter
 
 
 def _code(text: str) -> Code | None:
@@ -416,11 +436,12 @@ def _rows(rows: list[list[Answer]]) -> Matrix:
 def _with_unit(tree: Tree, unit: str) -> Expression:
     if unit in {"percent", "percentage"}:
         return Expression(multiply((tree, Number(Fraction(1, 100)))), is_percent=True)
-    return Expression(tree, unit="" if unit in _CURRENCY else unit)
+    return Expression(tree, unit="" if unit in _DROPPED else unit)
 
 
 def _singular(word: str) -> str:
     word = word.rstrip(".")
+    word = _UNITS.get(word, word)
     if word.endswith(("ches", "shes", "sses")):
         return word[:-2]
     return word[:-1] if len(word) > 3 and word.endswith("s") else word
