@@ -17,7 +17,6 @@ from functools import partial
 from random import Random
 from typing import Any, TypeVar
 
-from ttc.answers import answer_key, extract_answer
 from ttc.budget import Account, Division
 from ttc.call import Call, Plan, VerifierCall, post
 from ttc.errors import BudgetExceeded, EngineError
@@ -231,10 +230,15 @@ class NodeScope(Work):
         checked = await shared_pool().check_all(checks)
         if any(one.was_cut for one in checked):
             self._run.timing["a limit ended a symbolic check"] = None
+        seconds = sum(one.cpu_seconds for one in checked)
+        if seconds:
+            self._run.book("sandbox", Usage(sandbox_seconds=seconds))
         return tuple(one.verdict for one in checked)
 
     def finish(self, candidate: Candidate, branch: Branch) -> Candidate:
         """The candidate that `branch` makes of `candidate`: text, answer, status and usage."""
+        from ttc.answers import answer_key, extract_answer
+
         text = branch.output
         answer = extract_answer(
             _begun(self.problem, branch) + text,

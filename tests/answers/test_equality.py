@@ -1,5 +1,6 @@
 """When two answers are equal, different or open, without any computation outside the process."""
 
+from collections.abc import Hashable
 from itertools import permutations
 
 import pytest
@@ -230,13 +231,12 @@ def test_a_unit_may_be_missing_only_where_the_rules_say_so() -> None:
     assert verdict(r"5\text{ cm}", r"5\text{ m}", optional) is False
 
 
-@pytest.mark.parametrize("field", ["kind", "tolerance"])
-def test_unknown_rules_are_refused(field: str) -> None:
+def test_unknown_rules_are_refused() -> None:
     """With the value that was wrong."""
-    wrong = {"kind": "points", "tolerance": 1.5}
-
-    with pytest.raises(ValueError, match=str(wrong[field])):
-        Rules(**{field: wrong[field]})
+    with pytest.raises(ValueError, match="not 'points'"):
+        Rules(kind="points")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"not 1\.5"):
+        Rules(tolerance=1.5)
 
 
 @pytest.mark.parametrize("knows", [True, False, None])
@@ -259,7 +259,9 @@ def test_classes_do_not_depend_on_the_order() -> None:
     for order in permutations(values):
         classes = Classes()
         for index, key in enumerate(order):
-            close = {k: abs(values[k] - values[key]) <= 0.01 for k in order[:index]}
+            close: dict[Hashable, Verdict] = {
+                k: abs(values[k] - values[key]) <= 0.01 for k in order[:index]
+            }
             classes.add(key, close)
         groupings.add(frozenset(_members(classes, values)))
 
@@ -272,7 +274,9 @@ def test_a_chain_of_equal_pairs_is_one_class() -> None:
     for order in permutations("abcd"):
         classes = Classes()
         for index, key in enumerate(order):
-            verdicts = {k: equal.get(frozenset((k, key)), False) for k in order[:index]}
+            verdicts: dict[Hashable, Verdict] = {
+                k: equal.get(frozenset((k, key)), False) for k in order[:index]
+            }
             classes.add(key, verdicts)
         assert set(_members(classes, "abcd")) == {frozenset("abc"), frozenset("d")}
         assert classes.of(order[0]) == order[0]

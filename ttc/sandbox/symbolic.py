@@ -18,17 +18,17 @@ import threading
 from collections import OrderedDict, deque
 from collections.abc import Coroutine, Hashable, Sequence
 from concurrent.futures import Future
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from importlib.util import find_spec
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, TypeVar
 
 from ttc.answers.equality import Rules, Verdict, compare
 from ttc.answers.parser import parse_answer
 from ttc.registry import install_hint
 from ttc.sandbox import frames
 from ttc.sandbox.limits import Limits
-from ttc.sandbox.zygote import Process, Sandbox, Zygote
+from ttc.sandbox.zygote import Process, SandboxChoice, Zygote
 from ttc.types import AnswerFormat
 
 __all__ = ["Check", "Checked", "SymbolicPool", "shared_pool"]
@@ -52,13 +52,16 @@ class Check:
     rules: Rules = field(default_factory=Rules)
 
 
-class Checked(NamedTuple):
+@dataclass(frozen=True)
+class Checked:
     """What a check came to."""
 
     verdict: Verdict
     """Equal, different, or unknown."""
     was_cut: bool = False
     """Whether it is unknown because a limit ended the check, and so depends on the machine."""
+    cpu_seconds: float = field(default=0.0, compare=False)
+    """What it took of a processor; 0 where it was known, and at most the limit where it was cut."""
 
 
 class SymbolicPool:
@@ -71,7 +74,7 @@ class SymbolicPool:
         seconds: float = 2.0,
         memory_bytes: int = 512 << 20,
         workers: int = 1,
-        sandbox: Sandbox = "auto",
+        sandbox: SandboxChoice = "auto",
     ) -> None:
         """A pool; nothing starts before the first check.
 
@@ -147,8 +150,11 @@ class SymbolicPool:
             "rules": asdict(check.rules),
         }
         reply = await crew.ask(request, self.seconds)
-        checked = Checked(None, was_cut=True) if reply is None else Checked(reply["verdict"])
-        self._remember(self._name(check), checked)
+        if reply is None:
+            checked = Checked(None, was_cut=True, cpu_seconds=self.seconds)
+        else:
+            checked = Checked(reply["verdict"], cpu_seconds=reply["cpu_seconds"])
+        self._remember(self._name(check), replace(checked, cpu_seconds=0.0))
         return checked
 
     def _decided(self, check: Check) -> Checked | None:
@@ -191,7 +197,7 @@ def shared_pool(kind: Literal["symbolic", "math_verify"] = "symbolic") -> Symbol
 class _Crew:
     """A thread with an event loop, in it a zygote and its workers."""
 
-    def __init__(self, kind: str, limits: Limits, workers: int, sandbox: Sandbox) -> None:
+    def __init__(self, kind: str, limits: Limits, workers: int, sandbox: SandboxChoice) -> None:
         self._kind, self._limits, self._sandbox = kind, limits, sandbox
         self._loop = asyncio.new_event_loop()
         self._free = asyncio.Semaphore(workers)
@@ -237,7 +243,7 @@ class _Crew:
         async with self._starting:
             if self._zygote is None or not self._zygote.alive:
                 self._zygote = await Zygote.start(self._kind, self._sandbox)
-        return _Worker(self._zygote.fork("worker", self._limits))
+        return _Worker(self._zygote.fork("worker", self._limits, is_heard=False))
 
     def _give_back(self, worker: _Worker) -> None:
         if worker.is_usable and len(self._idle) < self._num_kept:
@@ -293,7 +299,9 @@ class _Worker:
         if not body:
             return None
         reply = frames.decode(body)
-        self._is_clean, self._cpu_seconds = True, reply["cpu_seconds"]
+        total = reply["cpu_seconds"]
+        reply["cpu_seconds"] = total - self._cpu_seconds
+        self._is_clean, self._cpu_seconds = True, total
         return reply
 
     async def _receive(self, count: int) -> bytes:
