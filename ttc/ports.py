@@ -424,6 +424,15 @@ class Scope(Protocol):
             SandboxError: no jail holds here, and the run did not ask to do without.
         """
 
+    async def equivalent(
+        self, pairs: Sequence[tuple[Candidate, Candidate]]
+    ) -> tuple[bool | None, ...]:
+        """Whether the answers of each pair are equal; `None` where that could not be decided.
+
+        What needs computer algebra is computed in a jailed process, under limits. Where a limit
+        acted, the outcome names it among what made the result depend on timing.
+        """
+
     def finish(self, candidate: Candidate, branch: Branch) -> Candidate:
         """The candidate that `branch` makes of `candidate`: text, answer, status and usage."""
 

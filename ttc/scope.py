@@ -17,7 +17,6 @@ from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ttc.answers import answer_key, extract_answer
 from ttc.budget import Account, Division
 from ttc.call import Call, Plan, VerifierCall, post
 from ttc.errors import BudgetExceeded, EngineError
@@ -243,8 +242,28 @@ class NodeScope(Work):
         work.calls.append(call)
         return await call.run(work, program, tests, limits)
 
+    async def equivalent(
+        self, pairs: Sequence[tuple[Candidate, Candidate]]
+    ) -> tuple[bool | None, ...]:
+        """Whether the answers of each pair are equal; see `ttc.ports.Scope`."""
+        if not pairs:
+            return ()
+        from ttc.sandbox.symbolic import Check, shared_pool
+
+        format = self.problem.answer_format
+        checks = [Check(left=a.answer or "", right=b.answer or "", format=format) for a, b in pairs]
+        checked = await shared_pool().check_all(checks)
+        if any(one.was_cut for one in checked):
+            self._run.timing["a limit ended a symbolic check"] = None
+        seconds = sum(one.cpu_seconds for one in checked)
+        if seconds:
+            self._run.book("sandbox", Usage(sandbox_seconds=seconds))
+        return tuple(one.verdict for one in checked)
+
     def finish(self, candidate: Candidate, branch: Branch) -> Candidate:
         """The candidate that `branch` makes of `candidate`: text, answer, status and usage."""
+        from ttc.answers import answer_key, extract_answer
+
         text = branch.output
         answer = extract_answer(
             _begun(self.problem, branch) + text,
@@ -257,7 +276,7 @@ class NodeScope(Work):
             branch=branch,
             text=text,
             answer=answer,
-            key=answer_key(answer),
+            key=answer_key(answer, self.problem.answer_format),
             status=status,
             usage=candidate.usage + self._usage_of(branch.call),
         )

@@ -40,7 +40,7 @@ __all__ = [
 
 FinishReason = Literal["stop", "length", "cancelled", "error"]
 Status = Literal["open", "finished", "truncated", "failed", "cancelled"]
-AnswerFormat = Literal["auto", "boxed", "marked", "number", "text"]
+AnswerFormat = Literal["auto", "boxed", "marked", "number", "choice", "code", "json", "text"]
 
 MAX_LOGPROBS = 20
 """The most log probabilities that a token carries beside its own."""
