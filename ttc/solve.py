@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 
 from ttc.budget import LOGICAL, MEASURED, RESERVED, Account, shares
 from ttc.clock import SystemClock
+from ttc.control import Control
 from ttc.demands import demands_of
 from ttc.errors import BudgetExceeded, EngineError, GraphError, NodeError, TTCError
 from ttc.graph import Flow, Node, compile_graph
@@ -48,6 +49,7 @@ def solve(  # noqa: PLR0913 - all keywords but two, each of its own
     clock: Clock | None = None,
     prices: Prices | None = None,
     watch: Watch | None = None,
+    control: Control | None = None,
 ) -> Outcome:
     """Solves one problem and returns what the strategy came to.
 
@@ -61,6 +63,7 @@ def solve(  # noqa: PLR0913 - all keywords but two, each of its own
         clock: what seconds are measured by; the machine's by default.
         prices: what tokens cost; those of the user's `prices.toml` by default.
         watch: is told what happens, from the run's own thread.
+        control: changes the run while it runs.
 
     Raises:
         GraphError: the strategy cannot run; nothing was spent.
@@ -68,7 +71,7 @@ def solve(  # noqa: PLR0913 - all keywords but two, each of its own
         EngineError: a model cannot be had, or the prompt does not fit its context.
         NodeError: a bug in a node; it holds the outcome until then.
     """
-    arguments = _Arguments(model, models, seed, clock, prices, watch)
+    arguments = _Arguments(model, models, seed, clock, prices, (watch, control))
     return _on_the_loop(_solve_one(problem, strategy, arguments, budget))
 
 
@@ -83,9 +86,10 @@ async def asolve(  # noqa: PLR0913 - all keywords but two, each of its own
     clock: Clock | None = None,
     prices: Prices | None = None,
     watch: Watch | None = None,
+    control: Control | None = None,
 ) -> Outcome:
     """As `solve`, in the caller's event loop. Cancelling it cancels and settles the run."""
-    arguments = _Arguments(model, models, seed, clock, prices, watch)
+    arguments = _Arguments(model, models, seed, clock, prices, (watch, control))
     return await _solve_one(problem, strategy, arguments, budget)
 
 
@@ -102,6 +106,7 @@ def solve_many(  # noqa: PLR0913 - all keywords but two, each of its own
     clock: Clock | None = None,
     prices: Prices | None = None,
     watch: Watch | None = None,
+    control: Control | None = None,
 ) -> list[Outcome]:
     """Solves many problems with one strategy, and returns their outcomes in order.
 
@@ -118,10 +123,11 @@ def solve_many(  # noqa: PLR0913 - all keywords but two, each of its own
         clock: what seconds are measured by.
         prices: what tokens cost.
         watch: is told what happens.
+        control: changes the run while it runs, or one of its problems.
 
     A bug in a node ends the run of its problem only, whose outcome then holds the error.
     """
-    arguments = _Arguments(model, models, seed, clock, prices, watch)
+    arguments = _Arguments(model, models, seed, clock, prices, (watch, control))
     return _on_the_loop(
         _solve_all(problems, strategy, arguments, _Limits(budget, per_problem, concurrency))
     )
@@ -140,9 +146,10 @@ async def asolve_many(  # noqa: PLR0913 - all keywords but two, each of its own
     clock: Clock | None = None,
     prices: Prices | None = None,
     watch: Watch | None = None,
+    control: Control | None = None,
 ) -> list[Outcome]:
     """As `solve_many`, in the caller's event loop."""
-    arguments = _Arguments(model, models, seed, clock, prices, watch)
+    arguments = _Arguments(model, models, seed, clock, prices, (watch, control))
     return await _solve_all(
         problems, strategy, arguments, _Limits(budget, per_problem, concurrency)
     )
@@ -158,7 +165,7 @@ class _Arguments:
         seed: int | None,
         clock: Clock | None,
         prices: Prices | None,
-        watch: Watch | None,
+        others: tuple[Watch | None, Control | None],
     ) -> None:
         bound = dict(models or {})
         if model is not None:
@@ -169,7 +176,8 @@ class _Arguments:
         self.seed = secrets.randbits(63) if seed is None else seed
         self.clock = clock or SystemClock()
         self.prices = Prices.of_the_user() if prices is None else prices
-        self.watch = watch
+        self.watch, control = others
+        self.control = control or Control()
 
     def prepare(self, strategy: Node | str, *budgets: Budget) -> tuple[Node, dict[str, Engine]]:
         """The strategy, checked against its engines; engines are loaded only if it can run."""
@@ -223,8 +231,12 @@ class _Limits:
 async def _solve_one(
     problem: str | Problem, strategy: Node | str, arguments: _Arguments, budget: Budget | None
 ) -> Outcome:
-    graph, engines = arguments.prepare(strategy, budget or Budget())
-    outcome = await _run(_problem(problem), graph, engines, arguments, budget or Budget())
+    limit = budget or Budget()
+    graph, engines = arguments.prepare(strategy, limit)
+    arguments.control.begin(
+        [limit], engines, arguments.prices_of(engines), now=arguments.clock.now()
+    )
+    outcome = await _run(0, _problem(problem), graph, engines, arguments)
     if outcome.error is not None:
         raise outcome.error
     return outcome
@@ -238,22 +250,21 @@ async def _solve_all(
 ) -> list[Outcome]:
     graph, engines = arguments.prepare(strategy, limits.run, limits.per_problem)
     asked = [_problem(problem) for problem in problems]
-    started = arguments.clock.now()
+    arguments.control.begin(
+        limits.of_each(len(asked)),
+        engines,
+        arguments.prices_of(engines),
+        now=arguments.clock.now(),
+        seconds=limits.run.seconds,
+    )
     room = asyncio.Semaphore(limits.concurrency)
 
-    async def one(problem: Problem, budget: Budget) -> Outcome:
+    async def one(place: int, problem: Problem) -> Outcome:
         async with room:
-            if limits.run.seconds is not None:
-                left = max(0.0, limits.run.seconds - (arguments.clock.now() - started))
-                own = budget.seconds
-                budget = replace(budget, seconds=left if own is None else min(own, left))
-            return await _run(problem, graph, engines, arguments, budget)
+            return await _run(place, problem, graph, engines, arguments)
 
     async with asyncio.TaskGroup() as group:
-        tasks = [
-            group.create_task(one(problem, budget))
-            for problem, budget in zip(asked, limits.of_each(len(asked)), strict=True)
-        ]
+        tasks = [group.create_task(one(i, problem)) for i, problem in enumerate(asked)]
     return [task.result() for task in tasks]
 
 
@@ -262,12 +273,14 @@ def _problem(problem: str | Problem) -> Problem:
 
 
 async def _run(
+    place: int,
     problem: Problem,
     graph: Node,
     engines: Mapping[str, Engine],
     arguments: _Arguments,
-    budget: Budget,
 ) -> Outcome:
+    control, now = arguments.control, arguments.clock.now()
+    budget = control.budget_of(place, now)
     account = Account(budget)
     run = Run(
         problem,
@@ -275,11 +288,18 @@ async def _run(
         account,
         seed=arguments.seed,
         clock=arguments.clock,
-        prices=arguments.prices_of(engines),
         watch=arguments.watch,
     )
     run.demands = demands_of(graph)
-    scope = NodeScope(run, account, "")
+    control.attach(place, run)
+    try:
+        return await _run_attached(run, graph, budget)
+    finally:
+        control.detach(place)
+
+
+async def _run_attached(run: Run, graph: Node, budget: Budget) -> Outcome:
+    scope = NodeScope(run, run.account, "")
     if budget.seconds is not None:
         run.expire_at(run.started + budget.seconds)
     try:
