@@ -244,7 +244,10 @@ class _Lines:
 
     def last(self, resource: str) -> Ticket | None:
         """The call that was launched last and has not ended."""
-        return next((t for t in reversed(self._live[resource]) if t.division is None), None)
+        for ticket in reversed(self._live[resource]):
+            if ticket.division is None:
+                return ticket
+        return None
 
     def is_empty(self) -> bool:
         """Whether all have ended."""
@@ -315,12 +318,15 @@ class Account:
 
     def room(self, resource: str) -> int | None:
         """What can still be reserved, here and above; `None` where nothing limits it."""
-        rooms = [
-            limit - account.spent[resource] - account.reserved[resource]
-            for account in self.ancestry()
-            if (limit := account._limits.get(resource)) is not None
-        ]
-        return min(rooms, default=None)
+        least: int | None = None
+        account: Account | None = self
+        while account is not None:
+            limit = account._limits.get(resource)
+            if limit is not None:
+                room = limit - account.spent[resource] - account.reserved[resource]
+                least = room if least is None else min(least, room)
+            account = account.parent
+        return least
 
     @property
     def remaining(self) -> dict[str, Any]:

@@ -249,23 +249,25 @@ async def _solve_all(
     limits: _Limits,
 ) -> list[Outcome]:
     graph, engines = arguments.prepare(strategy, limits.run, limits.per_problem)
-    asked = [_problem(problem) for problem in problems]
     arguments.control.begin(
-        limits.of_each(len(asked)),
+        limits.of_each(len(problems)),
         engines,
         arguments.prices_of(engines),
         now=arguments.clock.now(),
         seconds=limits.run.seconds,
     )
-    room = asyncio.Semaphore(limits.concurrency)
+    outcomes: dict[int, Outcome] = {}
+    queue = iter(range(len(problems)))
 
-    async def one(place: int, problem: Problem) -> Outcome:
-        async with room:
-            return await _run(place, problem, graph, engines, arguments)
+    async def work() -> None:
+        for place in queue:  # shared: each problem is taken by one worker, in order
+            problem = _problem(problems[place])
+            outcomes[place] = await _run(place, problem, graph, engines, arguments)
 
     async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(one(i, problem)) for i, problem in enumerate(asked)]
-    return [task.result() for task in tasks]
+        for _ in range(min(limits.concurrency, len(problems))):
+            group.create_task(work())
+    return [outcomes[place] for place in range(len(problems))]
 
 
 def _problem(problem: str | Problem) -> Problem:
