@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from ttc.control import Control
 from ttc.errors import (
     BudgetExceeded,
     ContextOverflow,
@@ -35,6 +36,7 @@ __all__ = [
     "BudgetExceeded",
     "Candidate",
     "ContextOverflow",
+    "Control",
     "EngineError",
     "GraphError",
     "Message",

@@ -28,6 +28,7 @@ from ttc.types import (
     Candidate,
     Chunk,
     Logprobs,
+    Order,
     Problem,
     Sampling,
     Score,
@@ -442,8 +443,12 @@ class Scope(Protocol):
         items: AsyncIterator[Any],
         *,
         ahead: int | None,
+        order: Order = "launch",
     ) -> Stream[U]:
         """Runs `work(item, launch index)` on up to `ahead` items at once, and keeps launch order.
+
+        With `order="arrival"` results come as they end. The outcome then depends on timing, and
+        says so; short results come first, so whoever counts them is biased to short ones.
 
         `None` runs as far ahead as there are items. A refused item drops out and ends the
         launching, and with it whatever was launched after it; a deadline lets through what has

@@ -33,6 +33,7 @@ from ttc.types import (
     Candidate,
     Chunk,
     Logprobs,
+    Order,
     Problem,
     Record,
     Sampling,
@@ -287,14 +288,26 @@ class NodeScope(Work):
         items: AsyncIterator[Any],
         *,
         ahead: int | None,
+        order: Order = "launch",
     ) -> PumpStream[U]:
         """Runs `work(item, launch index)` on up to `ahead` items at once; see `ttc.ports.Scope`."""
         if ahead is not None and ahead < 1:
             raise ValueError(f"ahead is at least 1, or None for no bound, not {ahead}")
-        part = self.innermost().part()
-        source = ordered_map(work, items, part, ahead=ahead, failed=self._failed)
+        part, on_arrival = self.innermost().part(), None
+        if order == "arrival":
+            self._run.timing["arrival order was asked for"] = None
+            on_arrival = self._note_arrival
+        source = ordered_map(
+            work, items, part, ahead=ahead, failed=self._failed, on_arrival=on_arrival
+        )
         upstream = items if isinstance(items, PumpStream) else None
         return PumpStream(source, part, upstream)
+
+    def _note_arrival(self, launched: int) -> None:
+        """Records which item came next, since no other trace of it is left."""
+        index, self._decided = self._decided, self._decided + 1
+        detail = {"rule": "arrival_order", "launched": launched}
+        self._run.journal.add(Record(path=self.path, index=index, kind="decision", detail=detail))
 
     def run(
         self,
@@ -480,7 +493,9 @@ class NodeScope(Work):
             call=error.call,
         )
         usage = item.usage + self._usage_of(error.call)
-        return replace(item, branch=branch, status="failed", error=str(error), usage=usage)
+        call = self._calls.get(error.call or "")
+        status: Status = "cancelled" if call is not None and call.cancelled else "failed"
+        return replace(item, branch=branch, status=status, error=str(error), usage=usage)
 
 
 async def _generator(items: AsyncIterator[Candidate]) -> AsyncGenerator[Candidate, None]:

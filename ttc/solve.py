@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ttc.budget import LOGICAL, MEASURED, RESERVED, Account, shares
 from ttc.clock import SystemClock
+from ttc.control import Control
 from ttc.demands import demands_of
 from ttc.errors import BudgetExceeded, EngineError, GraphError, NodeError, TTCError
 from ttc.graph import Flow, Node, compile_graph
@@ -51,6 +52,7 @@ def solve(  # noqa: PLR0913 - all keywords but two, each of its own
     clock: Clock | None = None,
     prices: Prices | None = None,
     watch: Watch | None = None,
+    control: Control | None = None,
     sandbox: SandboxChoice = "auto",
 ) -> Outcome:
     """Solves one problem and returns what the strategy came to.
@@ -65,6 +67,7 @@ def solve(  # noqa: PLR0913 - all keywords but two, each of its own
         clock: what seconds are measured by; the machine's by default.
         prices: what tokens cost; those of the user's `prices.toml` by default.
         watch: is told what happens, from the run's own thread.
+        control: changes the run while it runs.
         sandbox: how safely programs of the model are run: `auto` in the best jail that holds here,
             `full` in a full one or not at all, `none` without a jail, as you; see `SECURITY.md`.
 
@@ -74,7 +77,7 @@ def solve(  # noqa: PLR0913 - all keywords but two, each of its own
         EngineError: a model cannot be had, or the prompt does not fit its context.
         NodeError: a bug in a node; it holds the outcome until then.
     """
-    arguments = _Arguments(model, models, seed, clock, prices, watch, sandbox)
+    arguments = _Arguments(model, models, seed, clock, prices, watch, control, sandbox)
     return _on_the_loop(_solve_one(problem, strategy, arguments, budget))
 
 
@@ -89,10 +92,11 @@ async def asolve(  # noqa: PLR0913 - all keywords but two, each of its own
     clock: Clock | None = None,
     prices: Prices | None = None,
     watch: Watch | None = None,
+    control: Control | None = None,
     sandbox: SandboxChoice = "auto",
 ) -> Outcome:
     """As `solve`, in the caller's event loop. Cancelling it cancels and settles the run."""
-    arguments = _Arguments(model, models, seed, clock, prices, watch, sandbox)
+    arguments = _Arguments(model, models, seed, clock, prices, watch, control, sandbox)
     return await _solve_one(problem, strategy, arguments, budget)
 
 
@@ -109,6 +113,7 @@ def solve_many(  # noqa: PLR0913 - all keywords but two, each of its own
     clock: Clock | None = None,
     prices: Prices | None = None,
     watch: Watch | None = None,
+    control: Control | None = None,
     sandbox: SandboxChoice = "auto",
 ) -> list[Outcome]:
     """Solves many problems with one strategy, and returns their outcomes in order.
@@ -126,11 +131,12 @@ def solve_many(  # noqa: PLR0913 - all keywords but two, each of its own
         clock: what seconds are measured by.
         prices: what tokens cost.
         watch: is told what happens.
+        control: changes the run while it runs, or one of its problems.
         sandbox: how safely programs of the model are run.
 
     A bug in a node ends the run of its problem only, whose outcome then holds the error.
     """
-    arguments = _Arguments(model, models, seed, clock, prices, watch, sandbox)
+    arguments = _Arguments(model, models, seed, clock, prices, watch, control, sandbox)
     return _on_the_loop(
         _solve_all(problems, strategy, arguments, _Limits(budget, per_problem, concurrency))
     )
@@ -149,10 +155,11 @@ async def asolve_many(  # noqa: PLR0913 - all keywords but two, each of its own
     clock: Clock | None = None,
     prices: Prices | None = None,
     watch: Watch | None = None,
+    control: Control | None = None,
     sandbox: SandboxChoice = "auto",
 ) -> list[Outcome]:
     """As `solve_many`, in the caller's event loop."""
-    arguments = _Arguments(model, models, seed, clock, prices, watch, sandbox)
+    arguments = _Arguments(model, models, seed, clock, prices, watch, control, sandbox)
     return await _solve_all(
         problems, strategy, arguments, _Limits(budget, per_problem, concurrency)
     )
@@ -169,6 +176,7 @@ class _Arguments:
         clock: Clock | None,
         prices: Prices | None,
         watch: Watch | None,
+        control: Control | None,
         sandbox: SandboxChoice,
     ) -> None:
         bound = dict(models or {})
@@ -180,8 +188,8 @@ class _Arguments:
         self.seed = secrets.randbits(63) if seed is None else seed
         self.clock = clock or SystemClock()
         self.prices = Prices.of_the_user() if prices is None else prices
-        self.watch = watch
-        self.sandbox = sandbox
+        self.watch, self.sandbox = watch, sandbox
+        self.control = control or Control()
 
     def prepare(self, strategy: Node | str, *budgets: Budget) -> tuple[Node, dict[str, Engine]]:
         """The strategy, checked against its engines; engines are loaded only if it can run."""
@@ -235,8 +243,12 @@ class _Limits:
 async def _solve_one(
     problem: str | Problem, strategy: Node | str, arguments: _Arguments, budget: Budget | None
 ) -> Outcome:
-    graph, engines = arguments.prepare(strategy, budget or Budget())
-    outcome = await _run(_problem(problem), graph, engines, arguments, budget or Budget())
+    limit = budget or Budget()
+    graph, engines = arguments.prepare(strategy, limit)
+    arguments.control.begin(
+        [limit], engines, arguments.prices_of(engines), now=arguments.clock.now()
+    )
+    outcome = await _run(0, _problem(problem), graph, engines, arguments)
     if outcome.error is not None:
         raise outcome.error
     return outcome
@@ -249,24 +261,25 @@ async def _solve_all(
     limits: _Limits,
 ) -> list[Outcome]:
     graph, engines = arguments.prepare(strategy, limits.run, limits.per_problem)
-    asked = [_problem(problem) for problem in problems]
-    started = arguments.clock.now()
-    room = asyncio.Semaphore(limits.concurrency)
+    arguments.control.begin(
+        limits.of_each(len(problems)),
+        engines,
+        arguments.prices_of(engines),
+        now=arguments.clock.now(),
+        seconds=limits.run.seconds,
+    )
+    outcomes: dict[int, Outcome] = {}
+    queue = iter(range(len(problems)))
 
-    async def one(problem: Problem, budget: Budget) -> Outcome:
-        async with room:
-            if limits.run.seconds is not None:
-                left = max(0.0, limits.run.seconds - (arguments.clock.now() - started))
-                own = budget.seconds
-                budget = replace(budget, seconds=left if own is None else min(own, left))
-            return await _run(problem, graph, engines, arguments, budget)
+    async def work() -> None:
+        for place in queue:  # shared: each problem is taken by one worker, in order
+            problem = _problem(problems[place])
+            outcomes[place] = await _run(place, problem, graph, engines, arguments)
 
     async with asyncio.TaskGroup() as group:
-        tasks = [
-            group.create_task(one(problem, budget))
-            for problem, budget in zip(asked, limits.of_each(len(asked)), strict=True)
-        ]
-    return [task.result() for task in tasks]
+        for _ in range(min(limits.concurrency, len(problems))):
+            group.create_task(work())
+    return [outcomes[place] for place in range(len(problems))]
 
 
 def _problem(problem: str | Problem) -> Problem:
@@ -274,12 +287,14 @@ def _problem(problem: str | Problem) -> Problem:
 
 
 async def _run(
+    place: int,
     problem: Problem,
     graph: Node,
     engines: Mapping[str, Engine],
     arguments: _Arguments,
-    budget: Budget,
 ) -> Outcome:
+    control, now = arguments.control, arguments.clock.now()
+    budget = control.budget_of(place, now)
     account = Account(budget)
     run = Run(
         problem,
@@ -287,12 +302,19 @@ async def _run(
         account,
         seed=arguments.seed,
         clock=arguments.clock,
-        prices=arguments.prices_of(engines),
         watch=arguments.watch,
     )
     run.demands = demands_of(graph)
     run.sandbox = arguments.sandbox
-    scope = NodeScope(run, account, "")
+    control.attach(place, run)
+    try:
+        return await _run_attached(run, graph, budget)
+    finally:
+        control.detach(place)
+
+
+async def _run_attached(run: Run, graph: Node, budget: Budget) -> Outcome:
+    scope = NodeScope(run, run.account, "")
     if budget.seconds is not None:
         run.expire_at(run.started + budget.seconds)
     try:

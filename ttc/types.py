@@ -27,6 +27,7 @@ __all__ = [
     "FinishReason",
     "Logprobs",
     "Message",
+    "Order",
     "Outcome",
     "Problem",
     "Record",
@@ -40,6 +41,7 @@ __all__ = [
 
 FinishReason = Literal["stop", "length", "cancelled", "error"]
 Status = Literal["open", "finished", "truncated", "failed", "cancelled"]
+Order = Literal["launch", "arrival"]
 AnswerFormat = Literal["auto", "boxed", "marked", "number", "choice", "code", "json", "text"]
 
 MAX_LOGPROBS = 20

@@ -20,6 +20,7 @@ import typer
 from typer.main import get_command
 
 from ttc.cli.config import config
+from ttc.cli.control import control
 from ttc.cli.demo import demo
 from ttc.cli.doctor import doctor
 from ttc.cli.engines import default_model
@@ -41,7 +42,7 @@ app = typer.Typer(
     add_completion=False,
     help="Turns extra inference into better answers, under a budget that it never exceeds.",
 )
-for _command in (solve, graph, doctor, pull, remove, models, config, demo):
+for _command in (solve, control, graph, doctor, pull, remove, models, config, demo):
     app.command()(_command)
 
 

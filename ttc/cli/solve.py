@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,6 +13,7 @@ import typer
 from ttc.cli.budgets import parse_budget, shortage
 from ttc.cli.engines import DEFAULT_MODEL, MODEL_HELP, engine_of
 from ttc.cli.outcomes import as_json, failure, show_outcome
+from ttc.cli.steering import steerable
 from ttc.cli.terminal import Fault, counted, is_live, one_line, say, status
 from ttc.registry import room
 from ttc.solve import solve as solve_problem
@@ -34,7 +36,7 @@ def solve(
     model: Annotated[str, typer.Option(help=MODEL_HELP)] = DEFAULT_MODEL,
     budget: Annotated[
         str,
-        typer.Option(help="Limits of tokens, calls, verifier_calls, seconds.", metavar="LIMITS"),
+        typer.Option(help="Limits of tokens, calls, seconds and others.", metavar="LIMITS"),
     ] = _BUDGET,
     seed: Annotated[int | None, typer.Option(help="Repeats a run.", show_default="random")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
@@ -48,8 +50,21 @@ def solve(
     graph = parse(strategy)
     if seed is None:
         seed = secrets.randbits(32)  # few enough bits for every reader of JSON
-    with engine_of(model) as engine, watching(limits.tokens) as watch:
-        outcome = solve_problem(problem, graph, model=engine, budget=limits, seed=seed, watch=watch)
+    name = f"solve-{os.getpid()}"
+    with (
+        engine_of(model) as engine,
+        steerable(name) as control,
+        watching(limits.tokens) as watch,
+    ):
+        outcome = solve_problem(
+            problem,
+            graph,
+            model=engine,
+            budget=limits,
+            seed=seed,
+            watch=watch,
+            control=control,
+        )
         fault = shortage(outcome) or failure(outcome)
     if json:
         say(as_json(outcome))
