@@ -168,7 +168,7 @@ async def asolve_many(  # noqa: PLR0913 - all keywords but two, each of its own
 class _Arguments:
     """What `solve` and its siblings share, resolved once."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each of its own
         self,
         model: Model | None,
         models: Mapping[str, Model] | None,

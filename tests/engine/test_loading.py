@@ -58,6 +58,7 @@ def folder(tmp_path: Path) -> Path:
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.add_special_tokens([END])
     tokenizer.save(str(path / "tokenizer.json"))
+    (path / "generation_config.json").write_text('{"eos_token_id": 257}')
     return path
 
 
