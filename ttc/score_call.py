@@ -136,8 +136,8 @@ class ScoreCall:
         else:
             if ticket is not None:
                 ticket.cancel(reason)
-            is_limit = isinstance(reason, BudgetExceeded)
-            self._end({"refused": reason.resource if is_limit else "cancelled"})
+            refusal = reason if isinstance(reason, BudgetExceeded) else None
+            self._end({"refused": refusal.resource if refusal else "cancelled"})
         interrupt(self._arrival, reason)
 
     def discard(self) -> None:

@@ -268,8 +268,14 @@ def test_what_a_run_over_many_problems_has_left_is_divided_anew() -> None:
 
 def test_one_problem_of_many_may_be_changed_or_cancelled_by_its_place() -> None:
     """Before it has begun as well as after; the others do not notice."""
+
+    def steer(control: Control) -> None:
+        control.cancel(problem=1)
+        control.cancel(problem=3)
+        control.set_budget(2, calls=1)
+
     outcomes = many(
-        {0.5: lambda c: (c.cancel(problem=1), c.cancel(problem=3), c.set_budget(2, calls=1))},
+        {0.5: steer},
         5,
         concurrency=2,
     )
