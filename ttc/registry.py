@@ -84,8 +84,14 @@ def install_hint(extra: str) -> str:
     return f'pip install "{DISTRIBUTION}[{extra}]"'
 
 
-def load_engine(model: str | Engine) -> Engine:
-    """The engine of a model: a built-in name, a path to a GGUF file, or an engine itself.
+def load_engine(
+    model: str | Engine, progress: Callable[[str, int, int | None], None] | None = None
+) -> Engine:
+    """The engine of a model: the name of a local one, a path, or an engine itself.
+
+    Args:
+        model: see `ttc.engine.local.hub.models.find`.
+        progress: is told a stage of loading, how much of it is done, and of how much.
 
     Raises:
         EngineError: nobody knows the model, or what it needs is not installed.
@@ -94,7 +100,8 @@ def load_engine(model: str | Engine) -> Engine:
         return model
     try:
         local = import_module("ttc.engine.local")
-        return cast("Engine", local.load(model))
+        told = {} if progress is None else {"progress": progress}
+        return cast("Engine", local.load(model, **told))
     except ModuleNotFoundError as error:
         raise EngineError(
             f"the model {model!r} needs {error.name}, which is missing: {install_hint('local')}"

@@ -17,7 +17,8 @@ from ttc.engine.local.files.gguf_config import gguf_config, gguf_weights
 from ttc.engine.local.files.loader import Loader
 from ttc.engine.local.files.tensor import Tensor
 from ttc.engine.local.files.weights import in_halves
-from ttc.engine.local.rope import Dynamic, Linear, Rope, Rotation, Scaling, Yarn
+from ttc.engine.local.rope import Dynamic, Linear, Rope, Scaling, Yarn
+from ttc.engine.local.rotation import Rotation
 
 FILE_ORDER = [0, 4, 1, 5, 2, 6, 3, 7]
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any, cast, get_args
 import typer
 
 from ttc.cli.budgets import parse_budget, shortage
-from ttc.cli.engines import DEFAULT_MODEL, engine_of
+from ttc.cli.engines import DEFAULT_MODEL, MODEL_HELP, engine_of
 from ttc.cli.outcomes import as_json, failure, show_outcome
 from ttc.cli.terminal import Fault, counted, is_live, one_line, say, status
 from ttc.registry import room
@@ -31,9 +31,7 @@ def solve(
     strategy: Annotated[
         str, typer.Option(help="The strategy in its text form.", metavar="SPEC")
     ] = _STRATEGY,
-    model: Annotated[
-        str, typer.Option(help="A built-in name, or a path to a GGUF file.")
-    ] = DEFAULT_MODEL,
+    model: Annotated[str, typer.Option(help=MODEL_HELP)] = DEFAULT_MODEL,
     budget: Annotated[
         str,
         typer.Option(help="Limits of tokens, calls, verifier_calls, seconds.", metavar="LIMITS"),

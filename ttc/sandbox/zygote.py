@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import array
 import asyncio
-import contextlib
 import json
 import os
 import signal
