@@ -17,7 +17,18 @@ from ttc.errors import (
 )
 from ttc.graph import Node, node
 from ttc.solve import asolve, asolve_many, solve, solve_many
-from ttc.types import Budget, Candidate, Message, Outcome, Problem, Sampling, Score, Tail, Usage
+from ttc.types import (
+    Budget,
+    Candidate,
+    Message,
+    Outcome,
+    Problem,
+    Sampling,
+    Score,
+    Tail,
+    ToolCall,
+    Usage,
+)
 
 __all__ = [
     "Budget",
@@ -39,6 +50,7 @@ __all__ = [
     "SettingsError",
     "TTCError",
     "Tail",
+    "ToolCall",
     "Usage",
     "VerifierError",
     "asolve",

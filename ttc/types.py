@@ -34,6 +34,7 @@ __all__ = [
     "Score",
     "Status",
     "Tail",
+    "ToolCall",
     "Usage",
 ]
 
@@ -46,11 +47,40 @@ MAX_LOGPROBS = 20
 
 
 @dataclass(frozen=True, kw_only=True)
+class ToolCall:
+    """A call of a tool that the assistant asked for."""
+
+    name: str
+    arguments: Mapping[str, Any]
+    """A JSON object."""
+    id: str | None = None
+    """What the tool's answer names it by, where the model's chat template wants that."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Message:
     """One turn of a conversation. Its content is data: it never becomes a control token."""
 
     role: Literal["system", "user", "assistant", "tool"]
     content: str
+    tool_calls: tuple[ToolCall, ...] = ()
+    """What the assistant asked tools for, after its content."""
+    tool_call_id: str | None = None
+    """Which call a tool's message answers. Many chat templates go by the order alone."""
+    reasoning_content: str | None = None
+    """What the assistant thought before its content."""
+
+    def __post_init__(self) -> None:
+        for field_, role in (
+            ("tool_calls", "assistant"),
+            ("reasoning_content", "assistant"),
+            ("tool_call_id", "tool"),
+        ):
+            if getattr(self, field_) not in ((), None) and self.role != role:
+                raise ValueError(
+                    f"{field_} belongs to a message of the role {role!r}, and this one's is "
+                    f"{self.role!r}"
+                )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,6 +120,12 @@ class Problem:
             raise ValueError(
                 f"continue_last goes on with a message of the assistant, and the last one is the "
                 f"{self.messages[-1].role}'s; add one, or leave continue_last out"
+            )
+        last = self.messages[-1] if self.continue_last else None
+        if last and (last.tool_calls or last.reasoning_content is not None):
+            raise ValueError(
+                "continue_last goes on with the content of the last message, which has tool_calls "
+                "or reasoning_content; write them into the content, or leave continue_last out"
             )
 
     @classmethod

@@ -121,7 +121,7 @@ def rows_of(name: str, runs: list[Run], torch_seconds: float) -> list[dict[str, 
     weights = runs[0].weight_bytes
 
     def median(what: str) -> float:
-        return statistics.median(getattr(run, what) for run in runs)
+        return float(statistics.median(getattr(run, what) for run in runs))
 
     figures: list[tuple[str, float, str, float | None]] = [
         ("cold start to first token", round(median("seconds"), 2), "s", SECONDS.get(name)),

@@ -183,8 +183,9 @@ def remove(name: str) -> int:
         OSError: it cannot be deleted.
     """
     before = _bytes_in(models_folder())
-    if (recipe := MODELS.get(name)) and (path := models_folder() / recipe.file).is_file():
-        path.unlink()
+    recipe = MODELS.get(name)
+    if recipe is not None and (models_folder() / recipe.file).is_file():
+        (models_folder() / recipe.file).unlink()
     elif (path := taken_in().get(name)) is not None:
         for part in [path] if path.is_dir() else map(path.with_name, parts(path.name)):
             shutil.rmtree(part) if part.is_dir() else part.unlink(missing_ok=True)
