@@ -1,4 +1,4 @@
-"""Messages with tool calls, answers of tools and thoughts, as the templates of tool models read them."""
+"""Messages with tool calls, answers of tools and thoughts, as tool models' templates read them."""
 
 from __future__ import annotations
 
@@ -44,6 +44,7 @@ MISTRAL = (  # calls and answers by their ids
 CALL = ToolCall(name="add", arguments={"a": 2, "b": [1, None], "c": "é <b>"}, id="abcdefghi")
 ASKED = Message(role="user", content="Add.")
 CALLED = Message(role="assistant", content="", tool_calls=(CALL,))
+THOUGHT = Message(role="assistant", content="3", reasoning_content="2 + 1")
 ANSWERED = Message(role="tool", content="3", tool_call_id="abcdefghi")
 
 
@@ -85,9 +86,9 @@ def test_calls_and_answers_give_the_text_of_transformers(
 
 def test_a_thought_reaches_the_template(make: Callable[[str], ChatTemplate]) -> None:
     """That has a place for it."""
-    thought = Message(role="assistant", content="3", reasoning_content="2 + 1")
+    text = make(QWEN).render([ASKED, THOUGHT, ASKED]).text
 
-    assert "<think>2 + 1</think>3<|im_end|>" in make(QWEN).render([ASKED, thought, ASKED]).text
+    assert "<think>2 + 1</think>3<|im_end|>" in text
 
 
 def test_no_call_can_add_a_control_token(
@@ -106,9 +107,7 @@ def test_no_call_can_add_a_control_token(
     assert prompt.text.count(end) == 6 + 2
 
 
-@pytest.mark.parametrize(
-    "said", [CALLED, Message(role="assistant", content="", reasoning_content="x")]
-)
+@pytest.mark.parametrize("said", [CALLED, THOUGHT])
 def test_what_a_template_has_no_place_for_is_refused(
     make: Callable[[str], ChatTemplate], said: Message
 ) -> None:
@@ -141,9 +140,7 @@ def test_a_part_of_another_role_is_refused(fields: dict[str, Any]) -> None:
         Message(content="", **fields)
 
 
-@pytest.mark.parametrize(
-    "last", [CALLED, Message(role="assistant", content="", reasoning_content="x")]
-)
+@pytest.mark.parametrize("last", [CALLED, THOUGHT])
 def test_only_content_goes_on(last: Message) -> None:
     """A call is complete, and a thought is over."""
     with pytest.raises(ValueError, match="goes on with the content of the last message"):

@@ -52,12 +52,9 @@ class Program:
             tree = environment.parse(source)
             self.variables = frozenset(meta.find_undeclared_variables(tree))
             """What it reads of what it is given."""
-            self.names = frozenset(
-                value
-                for node in tree.find_all((nodes.Getattr, nodes.Const))
-                for value in (node.attr if isinstance(node, nodes.Getattr) else node.value,)
-                if isinstance(value, str)
-            )
+            attributes = [node.attr for node in tree.find_all(nodes.Getattr)]
+            constants = [node.value for node in tree.find_all(nodes.Const)]
+            self.names = frozenset(n for n in (*attributes, *constants) if isinstance(n, str))
             """Every name of a part of a value that it may read."""
             for block in tree.find_all((nodes.For, nodes.Macro)):
                 assert isinstance(block, nodes.For | nodes.Macro)
