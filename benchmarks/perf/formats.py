@@ -113,21 +113,20 @@ def rows_of(source: GGUFReader, name: str, plain: float, folder: Path) -> list[d
     )
     if abs(found / expected - 1) > TOLERANCE:
         raise SystemExit(f"{name}: the perplexities differ by more than {TOLERANCE:g}")
+    figures = {
+        "perplexity": found,
+        "perplexity of its values": expected,
+        "relative difference": abs(found / expected - 1),
+        "share of the weights": share,
+    }
     return [
-        {"name": f"{name}: perplexity", "value": found, "unit": "", "target": None},
         {
-            "name": f"{name}: perplexity of its values",
-            "value": expected,
+            "name": f"{name}: {what}",
+            "value": value,
             "unit": "",
-            "target": None,
-        },
-        {
-            "name": f"{name}: relative difference",
-            "value": abs(found / expected - 1),
-            "unit": "",
-            "target": TOLERANCE,
-        },
-        {"name": f"{name}: share of the weights", "value": share, "unit": "", "target": None},
+            "target": TOLERANCE if what == "relative difference" else None,
+        }
+        for what, value in figures.items()
     ]
 
 

@@ -115,7 +115,7 @@ def test_a_bfloat16_tensor_keeps_every_bit_of_a_not_a_number() -> None:
 def test_a_model_of_any_format_computes_with_its_dequantised_weights(
     kind: str, tmp_path: Path
 ) -> None:
-    """As gguf-py reads them: its perplexity is theirs, and near that of the weights as they were."""
+    """Those that gguf-py reads; and its loss is near that of the weights as they were."""
     config = replace(TINY, hidden=256, num_heads=4, head_dim=64, feed_forward=256, vocab=96)
     plain = tiny_weights(config)
     writer, values = GGUFWriter(tmp_path / "model.gguf", "qwen2"), dict(plain)

@@ -227,7 +227,7 @@ def broken(**changes: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("files", "message"),
     [
-        ({}, "tokenizer.json is missing, and no other tokenizer file"),
+        ({}, r"has neither tokenizer\.json nor tokenizer\.model, and no other"),
         ({"tokenizer": "{"}, "cannot be read"),
         ({"tokenizer": []}, "holds no JSON object"),
         ({"tokenizer": broken(model={"type": "Unigram"})}, "'Unigram' is not supported.*'BPE'"),

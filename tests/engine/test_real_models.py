@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -34,12 +33,12 @@ TEXTS = [
 
 
 @pytest.fixture(scope="module", params=QWEN, ids=["0.5B", "1.5B"])
-def qwen(request: pytest.FixtureRequest) -> Iterator[tuple[Any, Any, TextTokens]]:
+def qwen(request: pytest.FixtureRequest) -> tuple[Any, Any, TextTokens]:
     """The engine's model, transformers' and the vocabulary; skipped, loudly, without the file."""
     path = models_folder() / request.param
     if not path.is_file():
         pytest.skip(f"{path} is missing; put the file there to test Qwen's family")
-    yield load_gguf(path), reference_model(path), TextTokens.from_gguf(read_gguf(path))
+    return load_gguf(path), reference_model(path), TextTokens.from_gguf(read_gguf(path))
 
 
 @pytest.mark.parametrize("text", TEXTS, ids=["code", "prose", "page"])
