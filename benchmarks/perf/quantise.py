@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
+from gguf import GGML_QUANT_SIZES
+from gguf import GGMLQuantizationType as Kind
 from gguf.quants import quantize
 
 __all__ = ["format_for", "quantised"]
 
-Kind = GGMLQuantizationType
 Floats = npt.NDArray[np.float32]
 Bytes = npt.NDArray[np.uint8]
 
@@ -30,7 +30,8 @@ def format_for(columns: int, kind: Kind) -> Kind:
 def quantised(values: Floats, kind: Kind) -> npt.NDArray[Any]:
     """Rows, (rows, columns), in a format; (rows, bytes of a row) for one of blocks."""
     if kind not in (Kind.Q4_K, Kind.Q5_K, Kind.Q6_K):
-        return quantize(values, kind)
+        plain: npt.NDArray[Any] = quantize(values, kind)
+        return plain
     blocks = values.reshape(-1, 256).astype(np.float32)
     packed = _q6_k(blocks) if kind == Kind.Q6_K else _q45_k(blocks, 4 if kind == Kind.Q4_K else 5)
     return packed.reshape(len(values), -1)

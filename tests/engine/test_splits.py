@@ -8,6 +8,7 @@ from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from time import perf_counter
+from typing import Any
 
 import pytest
 import regex
@@ -188,7 +189,7 @@ def test_a_real_template_gives_the_prompt_of_transformers() -> None:
         Message(role="assistant", content="", tool_calls=(ToolCall(name="add", arguments=SUM),)),
         Message(role="tool", content="5"),
     ]
-    said = [{"role": m.role, "content": m.content} for m in messages]
+    said: list[dict[str, Any]] = [{"role": m.role, "content": m.content} for m in messages]
     said[1] |= {"tool_calls": [{"function": {"name": "add", "arguments": SUM}}]}
     texts, _ = utils.render_jinja_template(
         [said],
