@@ -78,7 +78,7 @@ def copy(source: GGUFReader, path: Path, write: Callable[[np.ndarray[Any, Any]],
 
 def perplexity(path: Path) -> float:
     """The engine's, on the text."""
-    source = open_model(path)
+    source = open_model(path, "fp32")
     ids = torch.tensor(source.tokens.encode(TEXT))
     pages = range(-(-len(ids) // CHUNK))
     with torch.inference_mode():

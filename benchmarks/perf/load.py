@@ -67,7 +67,9 @@ config = engine._batch.model.config
 shapes = expected_shapes(config)
 if not config.tied:
     del shapes["token_embd.weight"]
-print(spent, own(), 4 * sum(map(prod, shapes.values())), flush=True)
+size, scale = (1, 4) if " int8/" in engine.numerics else (4, 0)  # a scale for each row
+weights = sum(prod(s) * size + scale * s[0] if len(s) == 2 else 4 * s[0] for s in shapes.values())
+print(spent, own(), weights, flush=True)
 sys.stdin.read()
 """
 )
