@@ -15,8 +15,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-import ttc
-from ttc.sandbox import kernel, seccomp
+from ttc.sandbox import kernel, seccomp, zygote
 from ttc.sandbox.execution import Execution
 from ttc.sandbox.forms import Asserts, Tests
 from ttc.sandbox.limits import Limits
@@ -28,7 +27,7 @@ T = TypeVar("T")
 NOBODY = 64321
 """A uid without rights."""
 
-QUICK = Limits(seconds=5, cpu_seconds=5)
+QUICK = Limits(seconds=20, cpu_seconds=20)
 
 
 class Bench:
@@ -80,16 +79,16 @@ def spawning(python: str | None = None, **changes: Any) -> Spawn:
 @cache
 def interpreter_of_nobody() -> str:
     """An interpreter that an ordinary user can run, with this ttc in reach; else skips."""
-    check = "import sys; assert sys.version_info >= (3, 11); import ttc.sandbox.worker"
-    environment = {"PYTHONPATH": str(Path(ttc.__file__).parent.parent)}
+    check = f"import sys; assert sys.version_info >= (3, 11); {zygote._START.partition('main(')[0]}"
+    home = str(Path(zygote.__file__).parent.parent)
     for python in (sys.executable, shutil.which("python3", path="/usr/bin:/usr/local/bin")):
         if python is None:
             continue
         with contextlib.suppress(OSError, subprocess.CalledProcessError):
             subprocess.run(
-                [python, "-S", "-s", "-P", "-c", check],
+                [python, "-S", "-s", "-P", "-c", check, home],
                 **as_nobody(),
-                env=environment,
+                env={},
                 cwd="/",
                 capture_output=True,
                 check=True,
