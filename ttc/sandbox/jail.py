@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import resource
 import signal
 import sys
 import sysconfig
@@ -136,7 +135,7 @@ def _interpreter() -> Iterator[str]:
 def _address_space() -> int | None:
     try:
         with open("/proc/self/statm", encoding="utf-8") as file:
-            return int(file.read().split()[0]) * resource.getpagesize()
+            return int(file.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
     except OSError:
         return None
 
