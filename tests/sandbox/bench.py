@@ -12,6 +12,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
+from unittest import mock
 
 import pytest
 
@@ -27,18 +28,22 @@ T = TypeVar("T")
 NOBODY = 64321
 """A uid without rights."""
 
+Spawn = Callable[..., "subprocess.Popen[bytes]"]
+
 QUICK = Limits(seconds=20, cpu_seconds=20)
 
 
 class Bench:
     """A sandbox and the loop that it belongs to."""
 
-    def __init__(self, choice: SandboxChoice = "auto") -> None:
+    def __init__(self, choice: SandboxChoice = "auto", *, popen: Spawn | None = None) -> None:
+        self._popen = popen or zygote._popen
         self.loop = asyncio.new_event_loop()
         self.sandbox = Sandbox(choice)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        return self.loop.run_until_complete(work)
+        with mock.patch.object(zygote, "_popen", self._popen):
+            return self.loop.run_until_complete(work)
 
     def execute(
         self, program: str, tests: Tests | None = None, limits: Limits = QUICK
@@ -61,9 +66,6 @@ class Bench:
         self.run(self.sandbox.close())
         self.loop.run_until_complete(self.loop.shutdown_default_executor())
         self.loop.close()
-
-
-Spawn = Callable[..., "subprocess.Popen[bytes]"]
 
 
 def spawning(python: str | None = None, **changes: Any) -> Spawn:
