@@ -12,11 +12,11 @@ from collections.abc import Callable, Coroutine, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
+from unittest import mock
 
 import pytest
 
-import ttc
-from ttc.sandbox import kernel, seccomp
+from ttc.sandbox import kernel, seccomp, zygote
 from ttc.sandbox.execution import Execution
 from ttc.sandbox.forms import Asserts, Tests
 from ttc.sandbox.limits import Limits
@@ -28,18 +28,22 @@ T = TypeVar("T")
 NOBODY = 64321
 """A uid without rights."""
 
-QUICK = Limits(seconds=5, cpu_seconds=5)
+Spawn = Callable[..., "subprocess.Popen[bytes]"]
+
+QUICK = Limits(seconds=20, cpu_seconds=20)
 
 
 class Bench:
     """A sandbox and the loop that it belongs to."""
 
-    def __init__(self, choice: SandboxChoice = "auto") -> None:
+    def __init__(self, choice: SandboxChoice = "auto", *, popen: Spawn | None = None) -> None:
+        self._popen = popen or zygote._popen
         self.loop = asyncio.new_event_loop()
         self.sandbox = Sandbox(choice)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        return self.loop.run_until_complete(work)
+        with mock.patch.object(zygote, "_popen", self._popen):
+            return self.loop.run_until_complete(work)
 
     def execute(
         self, program: str, tests: Tests | None = None, limits: Limits = QUICK
@@ -64,9 +68,6 @@ class Bench:
         self.loop.close()
 
 
-Spawn = Callable[..., "subprocess.Popen[bytes]"]
-
-
 def spawning(python: str | None = None, **changes: Any) -> Spawn:
     """A way to start zygotes as the product does, but for the interpreter and some options."""
 
@@ -80,16 +81,16 @@ def spawning(python: str | None = None, **changes: Any) -> Spawn:
 @cache
 def interpreter_of_nobody() -> str:
     """An interpreter that an ordinary user can run, with this ttc in reach; else skips."""
-    check = "import sys; assert sys.version_info >= (3, 11); import ttc.sandbox.worker"
-    environment = {"PYTHONPATH": str(Path(ttc.__file__).parent.parent)}
+    check = f"import sys; assert sys.version_info >= (3, 11); {zygote._START.partition('main(')[0]}"
+    home = str(Path(zygote.__file__).parent.parent)
     for python in (sys.executable, shutil.which("python3", path="/usr/bin:/usr/local/bin")):
         if python is None:
             continue
         with contextlib.suppress(OSError, subprocess.CalledProcessError):
             subprocess.run(
-                [python, "-S", "-s", "-P", "-c", check],
+                [python, "-S", "-s", "-P", "-c", check, home],
                 **as_nobody(),
-                env=environment,
+                env={},
                 cwd="/",
                 capture_output=True,
                 check=True,

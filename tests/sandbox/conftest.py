@@ -9,15 +9,13 @@ import pytest
 
 from tests.sandbox.bench import Bench, as_nobody, interpreter_of_nobody, prepare_refusal, spawning
 from ttc.errors import SandboxError
-from ttc.sandbox import zygote
 
 if sys.platform != "linux":
     pytest.skip("the jail needs Linux", allow_module_level=True)
 
 
-def _bench(monkeypatch: pytest.MonkeyPatch, **changes: Any) -> Iterator[Bench]:
-    monkeypatch.setattr(zygote, "_popen", spawning(**changes))
-    bench = Bench()
+def _bench(**changes: Any) -> Iterator[Bench]:
+    bench = Bench(popen=spawning(**changes))
     try:
         bench.run(bench.sandbox.ready())
         yield bench
@@ -38,8 +36,7 @@ def _user(name: str) -> dict[str, Any]:
 @pytest.fixture(scope="module", params=["root", "user"])
 def bench(request: pytest.FixtureRequest) -> Iterator[Bench]:
     """A sandbox at the best level, whose zygote runs as root, and as an ordinary user."""
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        yield from _bench(monkeypatch, **_user(request.param))
+    yield from _bench(**_user(request.param))
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +50,4 @@ def full(bench: Bench) -> Bench:
 @pytest.fixture(scope="module", params=["root", "user"])
 def restricted(request: pytest.FixtureRequest) -> Iterator[Bench]:
     """A sandbox where namespaces are refused."""
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        changes = {"preexec_fn": prepare_refusal, **_user(request.param)}
-        yield from _bench(monkeypatch, **changes)
+    yield from _bench(preexec_fn=prepare_refusal, **_user(request.param))

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from tests.sandbox.bench import QUICK, Bench, prepare_refusal, spawning
 from ttc.errors import SandboxError
 from ttc.sandbox import jail, seccomp, zygote
+from ttc.sandbox.kinds import KINDS
 from ttc.sandbox.sandbox import Sandbox
 from ttc.sandbox.selfcheck import PROMISED
 from ttc.sandbox.zygote import SandboxChoice, Zygote
@@ -171,3 +173,31 @@ def test_the_filter_decides_alike_on_both_architectures(machine: str) -> None:
 
 def test_paths_inside_of_others_are_bound_once() -> None:
     assert jail._outermost(["/usr/lib", "/usr/lib/python3", "/usr", "/not/there"]) == ["/usr"]
+
+
+def test_packages_below_the_usual_work_folder_stay_readable(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As in an environment below /tmp."""
+    package = tmp_path / "far_away"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "late.py").write_text("VALUE = 7")
+    monkeypatch.syspath_prepend(tmp_path)
+    kind = replace(KINDS["code"], packages=("far_away",))
+    monkeypatch.setattr(zygote, "KINDS", {"code": kind})
+    monkeypatch.setattr(zygote, "_START", zygote._START.replace("main(*", f"{PATCHED}\nmain(*"))
+    bench = Bench()
+    try:
+        program = "import far_away.late, os\nopen('x', 'w').close()\nprint(far_away.late.VALUE)"
+        execution = bench.execute(program)
+        assert (execution.output, execution.reason) == ("7\n", "")
+    finally:
+        bench.close()
+
+
+PATCHED = """
+from dataclasses import replace
+from ttc.sandbox import worker
+worker.KINDS = {"code": replace(worker.KINDS["code"], packages=("far_away",))}
+"""

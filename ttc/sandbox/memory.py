@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 from collections.abc import Sequence
 
 __all__ = ["Memory"]
@@ -26,7 +25,7 @@ class Memory:
             one = waiting.pop()
             pages += max(0, _resident_pages(one) - self._bare)
             waiting += children.get(one, [])
-        return pages * resource.getpagesize()
+        return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 def _resident_pages(pid: int) -> int:

@@ -293,7 +293,9 @@ async def _script(
 ) -> Execution:
     """The program as a script, on standard input and output."""
     async with Run(zygote, "output", spent) as run:
-        process = run.fork("script", limits, stdin=given.encode(), is_program=True)
+        process = run.fork(
+            "script", limits, stdin=given.encode("utf-8", "surrogatepass"), is_program=True
+        )
         await run.give(process, program)
         await run.end(process)
     return run.execution(None, None)
