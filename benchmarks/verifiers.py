@@ -6,8 +6,8 @@ Answers are extracted and graded anew. The table has the mean accuracy, the cove
 reward and the majority; after it comes every disagreement with its reason.
 
 `--references PATH` names a file of references (`answer` in each line) that are graded against
-themselves: all must be equal. `--second-opinion` asks math-verify as well, `--speed` counts checks per
-second, and `--json PATH` writes the figures to a file.
+themselves: all must be equal. `--second-opinion` asks math-verify as well, `--speed` counts checks
+per second, and `--json PATH` writes the figures to a file.
 """
 
 from __future__ import annotations
