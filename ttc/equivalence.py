@@ -9,17 +9,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ttc.run import Run
-from ttc.types import Candidate, Usage
+from ttc.types import Candidate, Record, Usage
 
 __all__ = ["equivalent"]
 
 
 async def equivalent(
-    run: Run, pairs: Sequence[tuple[Candidate, Candidate]]
+    run: Run, path: str, index: int, pairs: Sequence[tuple[Candidate, Candidate]]
 ) -> tuple[bool | None, ...]:
-    """Whether the answers of each pair are equal; `None` where that could not be decided."""
-    if not pairs:
-        return ()
+    """Whether the answers of each pair are equal; `None` where that could not be decided.
+
+    It is the decision of a number, by the node at a path.
+    """
     from ttc.sandbox.symbolic import Check, shared_pool
 
     format = run.problem.answer_format
@@ -27,7 +28,8 @@ async def equivalent(
     checked = await shared_pool().check_all(checks)
     if any(one.was_cut for one in checked):
         run.timing["a limit ended a symbolic check"] = None
-    seconds = sum(one.cpu_seconds for one in checked)
-    if seconds:
-        run.book("sandbox", Usage(sandbox_seconds=seconds))
+    usage = Usage(sandbox_seconds=sum(one.cpu_seconds for one in checked))
+    run.book("sandbox", usage)
+    detail = {"rule": "equivalence", "verdicts": [one.verdict for one in checked]}
+    run.journal.add(Record(path=path, index=index, kind="decision", detail=detail, usage=usage))
     return tuple(one.verdict for one in checked)
