@@ -70,5 +70,5 @@ $(VENV)/.demo: pyproject.toml | $(VENV)/.torch-$(TORCH)
 	@touch $@
 
 $(VENV)/.test: pyproject.toml | $(VENV)/.torch-$(TORCH)
-	$(PY) -m pip install --editable '.[local,eval,dev]'
+	$(PY) -m pip install --editable '.[local,eval,verify,dev]'
 	@touch $(VENV)/.demo $@

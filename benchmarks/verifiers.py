@@ -1,12 +1,13 @@
 """How ttc grades a recorded pool of completions, beside the verdicts that were published with it.
 
-Run as `python -m ttc.benchmarks.verifiers POOL [--references PATH] [--second-opinion] [--json
-PATH]`. POOL holds one problem in a line: its reference `gold` and `candidates` with `text`, the
-published grader's `answer` and `correct`, and a `reward`. Answers are extracted and graded anew.
-The table has the mean accuracy, the coverage, the best by reward and the majority; after it comes
-every disagreement with its reason. `--references` names a file of references (`answer` in each
-line) that are graded against themselves: all must be equal. `--second-opinion` asks math-verify as
-well.
+Run as `python -m ttc.benchmarks.verifiers POOL`. POOL holds one problem in a line: its reference
+`gold` and `candidates` with `text`, the published grader's `answer` and `correct`, and a `reward`.
+Answers are extracted and graded anew. The table has the mean accuracy, the coverage, the best by
+reward and the majority; after it comes every disagreement with its reason.
+
+`--references PATH` names a file of references (`answer` in each line) that are graded against
+themselves: all must be equal. `--second-opinion` asks math-verify as well, `--speed` counts checks
+per second, and `--json PATH` writes the figures to a file.
 """
 
 from __future__ import annotations
@@ -30,7 +31,16 @@ from ttc.benchmarks.tasks import Reference
 from ttc.sandbox.symbolic import Check, shared_pool
 from ttc.types import Branch, Candidate
 
-__all__ = ["Disagreement", "Graded", "disagreements", "grade_pool", "main", "reflexive", "summary"]
+__all__ = [
+    "Disagreement",
+    "Graded",
+    "disagreements",
+    "grade_pool",
+    "main",
+    "reflexive",
+    "speed",
+    "summary",
+]
 
 _GRADER = MathEqual(text=True, format="boxed")
 
@@ -223,12 +233,54 @@ def _second_opinion(graded: Sequence[Graded]) -> list[dict[str, Value]]:
     return rows
 
 
+def speed(checks: int = 300) -> list[dict[str, Value]]:
+    """How many checks a core does in a second: those decided in this process, and by sympy.
+
+    Processor time, so that a busy machine is not taken for a slow check. No pair is met twice.
+    """
+    simple = [
+        pair
+        for k in range(2, 2 + checks // 3)
+        for pair in (
+            (f"{k}/4", f"{k * 25}\\%"),
+            (f"(x+{k})^2", f"x^2+{2 * k}x+{k * k}"),
+            (rf"\frac{{x^2-{k * k}}}{{x-{k}}}", f"x+{k}"),
+        )
+    ]
+    algebra = [
+        pair
+        for k in range(2, 2 + checks // 3)
+        for pair in (
+            (f"|{k}x|", f"{k}|x|"),
+            (rf"\ln(x^{{{2 * k}}})", rf"{2 * k}\ln|x|"),
+            (
+                rf"\frac{{1}}{{1+\sqrt{{{k * k + 1}}}}}",
+                rf"\frac{{\sqrt{{{k * k + 1}}}-1}}{{{k * k}}}",
+            ),
+        )
+    ]
+    pool = shared_pool()
+    rows: list[dict[str, Value]] = []
+    for name, pairs in (("in this process", simple), ("by sympy", algebra)):
+        begun, elsewhere = time.process_time(), 0.0
+        for left, right in pairs:
+            checked = pool.check(Check(left=left, right=right))
+            elsewhere += checked.cpu_seconds
+            if checked.verdict is not True:
+                raise RuntimeError(f"{left} and {right} are equal, and the verdict is {checked}")
+        rate = len(pairs) / (time.process_time() - begun + elsewhere)
+        sys.stdout.write(f"checks {name}: {rate:.0f} a second of a core\n")
+        rows.append({"name": f"checks {name}", "value": round(rate), "unit": "1/s of a core"})
+    return rows
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Grades, prints, and writes the result where it is asked to."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("pool", type=Path)
     parser.add_argument("--references", type=Path, help="references to grade against themselves")
     parser.add_argument("--second-opinion", action="store_true", help="ask math-verify as well")
+    parser.add_argument("--speed", action="store_true", help="count checks per second as well")
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
     given = parser.parse_args(arguments)
     started = time.perf_counter()
@@ -245,6 +297,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         rows.append({"name": "reflexive references", "value": total - len(wrong), "of": total})
     if given.second_opinion:
         rows += _second_opinion(graded)
+    if given.speed:
+        rows += speed()
     if given.json is not None:
         command = ["python", "-m", "ttc.benchmarks.verifiers", *(arguments or sys.argv[1:])]
         write_result(given.json, command=command, rows=rows, seed=0)

@@ -79,7 +79,8 @@ class Vote(Node):
         tally = Tally(weighted=self.weighted, by=self.by, at_most=candidates.at_most)
         async for candidate in candidates:
             rivals = tally.rivals(candidate) if self.equivalence == "symbolic" else []
-            verdicts = await scope.equivalent([(candidate, rival) for rival in rivals])
+            pairs = [(candidate, rival) for rival in rivals]
+            verdicts = await scope.equivalent(pairs) if pairs else ()
             keys = (rival.key for rival in rivals)
             tally.add(candidate, dict(zip(keys, verdicts, strict=True)))
             if tally.num_remaining != 0 and self.stop(tally):

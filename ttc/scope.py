@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ttc.budget import Account, Division
 from ttc.call import Call, Plan, VerifierCall, post
+from ttc.equivalence import equivalent
 from ttc.errors import BudgetExceeded, EngineError
 from ttc.graph import Flow, Node, join, written_out
 from ttc.journal import derive_seed
@@ -247,19 +248,8 @@ class NodeScope(Work):
         self, pairs: Sequence[tuple[Candidate, Candidate]]
     ) -> tuple[bool | None, ...]:
         """Whether the answers of each pair are equal; see `ttc.ports.Scope`."""
-        if not pairs:
-            return ()
-        from ttc.sandbox.symbolic import Check, shared_pool
-
-        format = self.problem.answer_format
-        checks = [Check(left=a.answer or "", right=b.answer or "", format=format) for a, b in pairs]
-        checked = await shared_pool().check_all(checks)
-        if any(one.was_cut for one in checked):
-            self._run.timing["a limit ended a symbolic check"] = None
-        seconds = sum(one.cpu_seconds for one in checked)
-        if seconds:
-            self._run.book("sandbox", Usage(sandbox_seconds=seconds))
-        return tuple(one.verdict for one in checked)
+        index, self._decided = self._decided, self._decided + 1
+        return await equivalent(self._run, self.path, index, pairs)
 
     def finish(self, candidate: Candidate, branch: Branch) -> Candidate:
         """The candidate that `branch` makes of `candidate`: text, answer, status and usage."""

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from tests.core.lab import solved
 from ttc import Budget, Candidate, Outcome, Score
 from ttc.errors import GraphError
+from ttc.sandbox.symbolic import Check, Checked
 from ttc.strategies import Best, BestOfN, CannotBeOvertaken, Sample, SelfConsistency, Tally, Vote
 from ttc.strategies.best import best_of
 from ttc.testing import ScriptedVerifier, finished
@@ -243,6 +244,21 @@ def test_the_winner_of_a_symbolic_vote_has_no_order(order: tuple[int, ...]) -> N
 
     assert outcome.confidence == 3 / 4
     assert outcome.answer != "x^2+1"
+
+
+def test_a_check_that_a_limit_ended_is_told_and_paid_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its answers stay apart, and the outcome says that a second run may differ."""
+
+    class Slow:
+        async def check_all(self, checks: Sequence[Check]) -> list[Checked]:
+            return [Checked(None, was_cut=True, cpu_seconds=0.5) for _ in checks]
+
+    monkeypatch.setattr("ttc.sandbox.symbolic.shared_pool", Slow)
+    outcome = _symbolic([r"\sin 2x", r"2\sin x\cos x"])
+
+    assert (outcome.answer, outcome.confidence) == (r"\sin 2x", 1 / 2)
+    assert outcome.timing_dependent == ("a limit ended a symbolic check",)
+    assert outcome.usage.sandbox_seconds == 0.5
 
 
 def test_a_symbolic_vote_with_an_open_question_is_not_stopped_early() -> None:

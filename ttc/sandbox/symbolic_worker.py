@@ -74,15 +74,17 @@ def _decide_rational(left: Tree, right: Tree, names: list[str]) -> bool:
     difference = sympy.expand(_build(left, values) - _build(right, values))
     if difference == 0 or difference.is_polynomial():
         return bool(difference == 0)
-    return bool(sympy.expand(sympy.together(difference).as_numer_denom()[0]) == 0)
+    return bool(_numerator(difference) == 0)
 
 
 def _decide_by_signs(left: Tree, right: Tree, names: list[str]) -> Verdict:
     """Compares on each orthant of the variables, where roots and absolute values are simple."""
     whole: Verdict = None
-    has_real = False
     for values in _orthants(names):
         first, second = _build(left, values), _build(right, values)
+        if first == second or sympy.expand(first - second) == 0:
+            whole = True
+            continue
         is_real = [_is_real(side, values) for side in (first, second)]
         if is_real == [False, False]:
             continue  # neither side is defined there
@@ -91,8 +93,8 @@ def _decide_by_signs(left: Tree, right: Tree, names: list[str]) -> Verdict:
         verdict = _is_zero(first - second)
         if verdict is not True:
             return verdict
-        whole, has_real = True, True
-    return whole if has_real else None
+        whole = True
+    return whole
 
 
 def _orthants(names: list[str]) -> Iterator[dict[str, Any]]:
@@ -120,10 +122,15 @@ def _is_zero(difference: Any) -> Verdict:
         return True
     if _differs(difference):
         return False
-    if sympy.simplify(difference) == 0:
+    if _numerator(difference) == 0 or sympy.simplify(difference) == 0:
         return True
     verdict = difference.equals(0)
     return None if verdict is None else bool(verdict)
+
+
+def _numerator(difference: Any) -> Any:
+    """The numerator over a common denominator, multiplied out."""
+    return sympy.expand(sympy.together(difference).as_numer_denom()[0])
 
 
 def _differs(difference: Any) -> bool:
