@@ -10,10 +10,14 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Protocol, cast
 
 from ttc.errors import EngineError, VerifierError
 from ttc.ports import Scope
+from ttc.sandbox.execution import Execution
+from ttc.sandbox.extraction import Completion
+from ttc.sandbox.forms import GeneratedTests
+from ttc.sandbox.limits import Limits
 from ttc.types import Branch, Candidate, Problem, Sampling, Score
 from ttc.verifiers.confidence import unknown
 from ttc.verifiers.prompts import PREAMBLE, fenced, prompt, question, together
@@ -55,6 +59,15 @@ def agreement(
         else (kinds[row] / len(known)) ** power * sum(map(bool, row)) / num_tests
         for row in rows
     )
+
+
+class _Executing(Protocol):
+    """A scope that runs code in a jail."""
+
+    async def execute(
+        self, program: Completion, tests: GeneratedTests, *, limits: Limits
+    ) -> Execution:
+        """What came of a program."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,12 +182,8 @@ class CodeT:
         tests: tuple[str, ...],
         scope: Scope,
     ) -> tuple[bool | None, ...]:
-        from ttc.sandbox.extraction import Completion
-        from ttc.sandbox.forms import GeneratedTests
-        from ttc.sandbox.limits import Limits
-
         code_prompt = problem.metadata.get("code_prompt", problem.prompt or "")
-        execution = await scope.execute(
+        execution = await cast("_Executing", scope).execute(
             Completion(text=text, prompt=code_prompt, entry_point=entry_point),
             GeneratedTests(tests=tests, entry_point=entry_point),
             limits=Limits(
