@@ -10,11 +10,10 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import ClassVar, Literal, Protocol, cast
+from typing import ClassVar, Literal
 
 from ttc.errors import EngineError, VerifierError
 from ttc.ports import Scope
-from ttc.sandbox.execution import Execution
 from ttc.sandbox.extraction import Completion
 from ttc.sandbox.forms import GeneratedTests
 from ttc.sandbox.limits import Limits
@@ -59,15 +58,6 @@ def agreement(
         else (kinds[row] / len(known)) ** power * sum(map(bool, row)) / num_tests
         for row in rows
     )
-
-
-class _Executing(Protocol):
-    """A scope that runs code in a jail."""
-
-    async def execute(
-        self, program: Completion, tests: GeneratedTests, *, limits: Limits
-    ) -> Execution:
-        """What came of a program."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -183,7 +173,7 @@ class CodeT:
         scope: Scope,
     ) -> tuple[bool | None, ...]:
         code_prompt = problem.metadata.get("code_prompt", problem.prompt or "")
-        execution = await cast("_Executing", scope).execute(
+        execution = await scope.execute(
             Completion(text=text, prompt=code_prompt, entry_point=entry_point),
             GeneratedTests(tests=tests, entry_point=entry_point),
             limits=Limits(

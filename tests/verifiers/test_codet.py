@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,11 +11,6 @@ from hypothesis import strategies as st
 
 import ttc
 from ttc.ports import Request
-from ttc.sandbox.extraction import Completion
-from ttc.sandbox.forms import Tests
-from ttc.sandbox.limits import Limits
-from ttc.sandbox.sandbox import Sandbox
-from ttc.scope import NodeScope
 from ttc.strategies import Best, Sample
 from ttc.testing import FakeEngine
 from ttc.types import Message, Problem
@@ -121,20 +115,6 @@ def writer(programs: Sequence[str], tests: str) -> Callable[[Request], str]:
     """A model that writes programs in turns, and tests when it is asked for them."""
     drawn = iter([*programs] * 9)
     return lambda request: tests if "Write no solution" in request.branch.text else next(drawn)
-
-
-@pytest.fixture(autouse=True)
-def executing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A scope that runs code in the sandbox of its event loop."""
-    if hasattr(NodeScope, "execute"):
-        return
-    boxes: dict[asyncio.AbstractEventLoop, Sandbox] = {}
-
-    async def execute(_: NodeScope, program: Completion, tests: Tests, *, limits: Limits) -> object:
-        box = boxes.setdefault(asyncio.get_running_loop(), Sandbox("auto"))
-        return await box.execute(program, tests, limits=limits)
-
-    monkeypatch.setattr(NodeScope, "execute", execute, raising=False)
 
 
 def solve(script: Callable[[Request], str], *, n: int, **options: Any) -> ttc.Outcome:
