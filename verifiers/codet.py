@@ -14,6 +14,9 @@ from typing import ClassVar, Literal
 
 from ttc.errors import EngineError, VerifierError
 from ttc.ports import Scope
+from ttc.sandbox.extraction import Completion
+from ttc.sandbox.forms import GeneratedTests
+from ttc.sandbox.limits import Limits
 from ttc.types import Branch, Candidate, Problem, Sampling, Score
 from ttc.verifiers.confidence import unknown
 from ttc.verifiers.prompts import PREAMBLE, fenced, prompt, question, together
@@ -169,10 +172,6 @@ class CodeT:
         tests: tuple[str, ...],
         scope: Scope,
     ) -> tuple[bool | None, ...]:
-        from ttc.sandbox.extraction import Completion
-        from ttc.sandbox.forms import GeneratedTests
-        from ttc.sandbox.limits import Limits
-
         code_prompt = problem.metadata.get("code_prompt", problem.prompt or "")
         execution = await scope.execute(
             Completion(text=text, prompt=code_prompt, entry_point=entry_point),

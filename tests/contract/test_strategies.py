@@ -32,7 +32,7 @@ CASES: dict[str, Callable[[int], Node]] = {
     "cascade": lambda n: Cascade(
         Sample(n=n) >> Vote(), Sample(n=n) >> Vote(), accept=confidence(1)
     ),
-    "abstain": lambda n: Sample(n=n) >> Vote() >> Abstain(confidence(0)),
+    "abstain": lambda n: Sample(n=n) >> Vote() >> Abstain(bool),
     "greedy": lambda n: lookup("nodes", "greedy")(),
     "self_consistency": lambda n: lookup("nodes", "self_consistency")(n=n),
     "best_of_n": lambda n: lookup("nodes", "best_of_n")(n=n, verifier=SCORES),
