@@ -79,7 +79,7 @@ class NodeScope(Work):
         self._account, self._beside, self._aside = account, beside, aside
         self._calls: dict[str, Call] = {}
         self._children: set[str] = set()
-        self._verified = self._decided = self._scored = self._executed = 0
+        self._verified = self._scored = self._executed = 0
         self._when_closed: Callable[[], None] = lambda: None
 
     @property
