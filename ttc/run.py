@@ -104,7 +104,7 @@ class Run:
         self._timer: Timer | None = None
         self._ended_by: BudgetExceeded | None = None
         self._joined = False
-        self._changes = 0
+        self._num_decisions: dict[str, int] = {}
         self._considered: dict[str, dict[Branch, Candidate]] = {}
         self._readings: list[tuple[str, Closable]] = []
         self._chosen: dict[str, Candidate] = {}
@@ -269,9 +269,17 @@ class Run:
     def changed(self, what: str, limit: float | None) -> None:
         """Notes that somebody changed a limit by hand."""
         self.timing[f"the limit of {what} was changed"] = None
-        detail = {"rule": "limit_changed", "resource": what, "limit": limit}
-        index, self._changes = self._changes, self._changes + 1
-        self.journal.add(Record(path="", index=index, kind="decision", detail=detail))
+        self.record("", rule="limit_changed", resource=what, limit=limit)
+
+    def arrived(self, path: str, launched: int) -> None:
+        """Records which item a node took next, where it asked for the order in which they end."""
+        self.timing["arrival order was asked for"] = None
+        self.record(path, rule="arrival_order", launched=launched)
+
+    def record(self, path: str, **detail: Any) -> None:
+        """Records a decision of a node, or of the whole run."""
+        index = self._num_decisions[path] = self._num_decisions.get(path, -1) + 1
+        self.journal.add(Record(path=path, index=index, kind="decision", detail=detail))
 
     def cancel(self) -> None:
         """Ends it by hand; the best so far is the result."""

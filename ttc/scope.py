@@ -36,7 +36,6 @@ from ttc.types import (
     Logprobs,
     Order,
     Problem,
-    Record,
     Sampling,
     Score,
     Status,
@@ -81,7 +80,7 @@ class NodeScope(Work):
         self._account, self._beside, self._aside = account, beside, aside
         self._calls: dict[str, Call] = {}
         self._children: set[str] = set()
-        self._verified = self._decided = self._scored = self._executed = 0
+        self._verified = self._scored = self._executed = 0
         self._when_closed: Callable[[], None] = lambda: None
 
     @property
@@ -283,21 +282,13 @@ class NodeScope(Work):
         """Runs `work(item, launch index)` on up to `ahead` items at once; see `ttc.ports.Scope`."""
         if ahead is not None and ahead < 1:
             raise ValueError(f"ahead is at least 1, or None for no bound, not {ahead}")
-        part, on_arrival = self.innermost().part(), None
-        if order == "arrival":
-            self._run.timing["arrival order was asked for"] = None
-            on_arrival = self._note_arrival
+        part = self.innermost().part()
+        on_arrival = partial(self._run.arrived, self.path) if order == "arrival" else None
         source = ordered_map(
             work, items, part, ahead=ahead, failed=self._failed, on_arrival=on_arrival
         )
         upstream = items if isinstance(items, PumpStream) else None
         return PumpStream(source, part, upstream)
-
-    def _note_arrival(self, launched: int) -> None:
-        """Records which item came next, since no other trace of it is left."""
-        index, self._decided = self._decided, self._decided + 1
-        detail = {"rule": "arrival_order", "launched": launched}
-        self._run.journal.add(Record(path=self.path, index=index, kind="decision", detail=detail))
 
     def run(
         self,
@@ -412,10 +403,7 @@ class NodeScope(Work):
 
     def decide(self, kind: str, **detail: Any) -> None:
         """Records a decision; the most downstream one is named as what stopped the run."""
-        index, self._decided = self._decided, self._decided + 1
-        self._run.journal.add(
-            Record(path=self.path, index=index, kind="decision", detail={"rule": kind, **detail})
-        )
+        self._run.record(self.path, rule=kind, **detail)
         if not self._aside:
             self._run.decided(self.path, kind)
 
