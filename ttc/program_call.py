@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any
 
-from ttc.errors import BudgetExceeded
+from ttc.errors import BudgetExceeded, TTCError
 from ttc.run import Run
 from ttc.sandbox.execution import Execution
 from ttc.sandbox.extraction import Completion
@@ -40,7 +40,7 @@ class ProgramCall:
         self._run, self._path = run, path
         self._started = run.clock.now()
         self._task: asyncio.Task[Execution] | None = None
-        self._refusal: BudgetExceeded | None = None
+        self._reason: TTCError | None = None
         self._usage = Usage()
         self._done = False
         digest = hashlib.blake2b(repr(request).encode(), digest_size=16).hexdigest()
@@ -64,7 +64,7 @@ class ProgramCall:
             execution = await self._task
         except asyncio.CancelledError:
             self.abort()
-            raise self._refusal or asyncio.CancelledError from None
+            raise self._reason or asyncio.CancelledError from None
         except BaseException as error:
             self._end({"error": f"{type(error).__name__}: {error}"})
             raise
@@ -73,11 +73,12 @@ class ProgramCall:
         self._end({"verdict": execution.verdict})
         return execution
 
-    def abort(self, refusal: BudgetExceeded | None = None) -> None:
+    def abort(self, reason: TTCError | None = None) -> None:
         """Ends it in this tick."""
         if self._done:
             return
-        self._refusal = refusal
+        self._reason = reason
+        refusal = reason if isinstance(reason, BudgetExceeded) else None
         self._end({"refused": refusal.resource if refusal else "cancelled"})
         if self._task is not None:
             self._run.cut = True
