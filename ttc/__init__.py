@@ -7,16 +7,18 @@ from ttc.errors import (
     ContextOverflow,
     EngineError,
     GraphError,
+    JournalMismatch,
     ModelFileError,
     NodeError,
     PriceError,
+    RecordError,
     SandboxError,
     SettingsError,
     TTCError,
     VerifierError,
 )
 from ttc.graph import Node, node
-from ttc.solve import asolve, asolve_many, solve, solve_many
+from ttc.solve import asolve, asolve_many, replay, solve, solve_many
 from ttc.types import Budget, Candidate, Message, Outcome, Problem, Sampling, Score, Tail, Usage
 
 __all__ = [
@@ -26,6 +28,7 @@ __all__ = [
     "ContextOverflow",
     "EngineError",
     "GraphError",
+    "JournalMismatch",
     "Message",
     "ModelFileError",
     "Node",
@@ -33,6 +36,7 @@ __all__ = [
     "Outcome",
     "PriceError",
     "Problem",
+    "RecordError",
     "Sampling",
     "SandboxError",
     "Score",
@@ -45,6 +49,7 @@ __all__ = [
     "asolve_many",
     "confidence",
     "node",
+    "replay",
     "solve",
     "solve_many",
 ]

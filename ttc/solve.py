@@ -14,14 +14,20 @@ import threading
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeVar
 
 from ttc.budget import LOGICAL, MEASURED, RESERVED, Account, shares
-from ttc.clock import SystemClock
+from ttc.clock import StandingClock, SystemClock
 from ttc.demands import demands_of
-from ttc.errors import BudgetExceeded, EngineError, GraphError, NodeError, TTCError
+from ttc.errors import BudgetExceeded, EngineError, GraphError, NodeError, RecordError, TTCError
 from ttc.graph import Flow, Node, compile_graph
+from ttc.journal import Journal
+from ttc.journal.disk import DiskJournal, read
+from ttc.journal.engines import RecordedEngine
+from ttc.journal.runs import facts_of, open_run, path_of
+from ttc.journal.values import problem_of
 from ttc.ports import Clock, Engine
 from ttc.prices import Price, Prices, check_limits
 from ttc.run import Run
@@ -29,7 +35,7 @@ from ttc.scope import NodeScope
 from ttc.streams import iterate
 from ttc.types import Budget, Candidate, Event, Outcome, Problem
 
-__all__ = ["asolve", "asolve_many", "solve", "solve_many"]
+__all__ = ["asolve", "asolve_many", "replay", "solve", "solve_many"]
 
 T = TypeVar("T")
 Model = str | Engine
@@ -48,6 +54,7 @@ def solve(  # noqa: PLR0913 - all keywords but two, each of its own
     clock: Clock | None = None,
     prices: Prices | None = None,
     watch: Watch | None = None,
+    journal: Path | None = None,
 ) -> Outcome:
     """Solves one problem and returns what the strategy came to.
 
@@ -61,14 +68,18 @@ def solve(  # noqa: PLR0913 - all keywords but two, each of its own
         clock: what seconds are measured by; the machine's by default.
         prices: what tokens cost; those of the user's `prices.toml` by default.
         watch: is told what happens, from the run's own thread.
+        journal: a file in which the run is kept. If it is there, the run in it goes on: what it
+            holds is not asked again.
 
     Raises:
         GraphError: the strategy cannot run; nothing was spent.
         PriceError: a limit needs a price that nobody has told; nothing was spent.
+        JournalMismatch: the journal is of another run.
+        RecordError: the journal is damaged or in use, or cannot be written.
         EngineError: a model cannot be had, or the prompt does not fit its context.
         NodeError: a bug in a node; it holds the outcome until then.
     """
-    arguments = _Arguments(model, models, seed, clock, prices, watch)
+    arguments = _Arguments(model, models, seed, clock, prices, watch, journal)
     return _on_the_loop(_solve_one(problem, strategy, arguments, budget))
 
 
@@ -83,9 +94,10 @@ async def asolve(  # noqa: PLR0913 - all keywords but two, each of its own
     clock: Clock | None = None,
     prices: Prices | None = None,
     watch: Watch | None = None,
+    journal: Path | None = None,
 ) -> Outcome:
     """As `solve`, in the caller's event loop. Cancelling it cancels and settles the run."""
-    arguments = _Arguments(model, models, seed, clock, prices, watch)
+    arguments = _Arguments(model, models, seed, clock, prices, watch, journal)
     return await _solve_one(problem, strategy, arguments, budget)
 
 
@@ -159,6 +171,7 @@ class _Arguments:
         clock: Clock | None,
         prices: Prices | None,
         watch: Watch | None,
+        journal: Path | None = None,
     ) -> None:
         bound = dict(models or {})
         if model is not None:
@@ -166,7 +179,9 @@ class _Arguments:
                 raise ValueError("model= and models['policy'] name the same role; pass one of them")
             bound["policy"] = model
         self.models = bound
+        self.given_seed = seed
         self.seed = secrets.randbits(63) if seed is None else seed
+        self.journal = None if journal is None else Path(journal)
         self.clock = clock or SystemClock()
         self.prices = Prices.of_the_user() if prices is None else prices
         self.watch = watch
@@ -223,11 +238,70 @@ class _Limits:
 async def _solve_one(
     problem: str | Problem, strategy: Node | str, arguments: _Arguments, budget: Budget | None
 ) -> Outcome:
-    graph, engines = arguments.prepare(strategy, budget or Budget())
-    outcome = await _run(_problem(problem), graph, engines, arguments, budget or Budget())
+    budget = budget or Budget()
+    graph, engines = arguments.prepare(strategy, budget)
+    asked = _problem(problem)
+    if arguments.journal is None:
+        outcome = await _run(asked, graph, engines, arguments, budget)
+    else:
+        text = strategy if isinstance(strategy, str) else None
+        facts = facts_of(asked, graph, text, arguments.given_seed, budget, engines)
+        journal = open_run(arguments.journal, facts, arguments.clock)
+        outcome = await _run_kept(asked, graph, engines, arguments, budget, journal)
     if outcome.error is not None:
         raise outcome.error
     return outcome
+
+
+async def _run_kept(
+    problem: Problem,
+    graph: Node,
+    engines: Mapping[str, Engine],
+    arguments: _Arguments,
+    budget: Budget,
+    journal: DiskJournal,
+) -> Outcome:
+    """A run in a journal, which is brought to the disk whatever comes of the run."""
+    arguments.seed = journal.seed
+    try:
+        outcome = await _run(problem, graph, engines, arguments, budget, journal)
+        journal.check()
+        if outcome.error is None:
+            journal.finish(outcome)
+    finally:
+        await asyncio.to_thread(journal.close)
+    return outcome
+
+
+def replay(run: str | os.PathLike[str], strategy: Node | str | None = None) -> Outcome:
+    """The outcome of a run that has ended, out of its journal: no model is loaded or asked.
+
+    The strategy works again, on the answers that the journal holds, and what it comes to is
+    compared with what was kept. Verifiers that ask no model are not asked either.
+
+    Args:
+        run: the name of a run in the folder of runs, or the path of a journal.
+        strategy: the strategy of the run, where it was built in Python; a text is in the journal.
+
+    Raises:
+        JournalMismatch: it is the journal of something else, or comes to something else.
+        RecordError: there is none, it is damaged, or its run has not ended.
+    """
+    path = path_of(run)
+    kept = read(path, path.name)
+    if kept.end is None:
+        raise RecordError(f"{path.name} has not ended; go on with it first")
+    strategy = strategy or kept.run["text"]
+    if strategy is None:
+        raise RecordError(f"the strategy of {path.name} was built in Python; pass it as strategy=")
+    kept.elapsed = kept.end["usage"]["seconds"]
+    engines = {role: RecordedEngine(values) for role, values in kept.run["engines"].items()}
+    arguments = _Arguments(None, engines, kept.run["seed"], StandingClock(), None)
+    problem, budget = problem_of(kept.run["problem"]), Budget(**kept.run["budget"])
+    graph, bound = arguments.prepare(strategy)
+    facts = facts_of(problem, graph, None, arguments.seed, budget, bound)
+    journal = DiskJournal(kept, facts, arguments.clock, None)
+    return _on_the_loop(_run_kept(problem, graph, bound, arguments, budget, journal))
 
 
 async def _solve_all(
@@ -267,6 +341,7 @@ async def _run(
     engines: Mapping[str, Engine],
     arguments: _Arguments,
     budget: Budget,
+    journal: Journal | None = None,
 ) -> Outcome:
     account = Account(budget)
     run = Run(
@@ -277,11 +352,12 @@ async def _run(
         clock=arguments.clock,
         prices=arguments.prices_of(engines),
         watch=arguments.watch,
+        journal=journal,
     )
     run.demands = demands_of(graph)
     scope = NodeScope(run, account, "")
     if budget.seconds is not None:
-        run.expire_at(run.started + budget.seconds)
+        run.expire_at(run.journal.deadline(run.started, budget.seconds, run.clock.now()))
     try:
         run.check_deadline()
         root = Candidate(branch=scope.root())
@@ -299,6 +375,9 @@ async def _run(
             chosen.append(candidate)  # noqa: PERF401
     except NodeError as error:
         bug = error
+    except BaseException:
+        run.journal.suspend()
+        raise
     finally:
         stream.close()
         await run.join()
@@ -331,7 +410,7 @@ def _outcome(run: Run, chosen: Sequence[Candidate], error: TTCError | None) -> O
         trace=run.journal.trace(),
         stopped_by=_stopped_by(run, valid, error),
         refusal=run.refusal,
-        timing_dependent=tuple(run.timing),
+        timing_dependent=(*run.timing, *run.journal.timing()),
         seed=run.seed,
         numerics=MappingProxyType({role: e.numerics for role, e in run.engines.items()}),
         prices=MappingProxyType(run.prices),

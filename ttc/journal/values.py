@@ -1,0 +1,145 @@
+"""Values as JSON, and back: what a journal keeps of problems, branches, scores and engines."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, fields
+from typing import Any
+
+from ttc import errors
+from ttc.errors import EngineError, RecordError
+from ttc.ports import Capabilities, Engine
+from ttc.types import Branch, Budget, Chunk, Message, Problem, Score, Usage
+
+__all__ = [
+    "Values",
+    "branch_of",
+    "budget_of",
+    "capabilities_of",
+    "chunk_of",
+    "chunk_values",
+    "engine_values",
+    "error_of",
+    "error_values",
+    "plain",
+    "problem_of",
+    "problem_values",
+    "score_of",
+    "score_values",
+    "segment_values",
+    "usage_values",
+]
+
+Values = dict[str, Any]
+_NO_USAGE = vars(Usage())
+_OF_THE_CALL = ("parent", "role", "call")
+"""Fields of a branch that the request tells, not its answer."""
+
+
+def plain(values: Any) -> Any:
+    """The values as JSON gives them back: tuples are lists, and keys are texts.
+
+    Raises:
+        RecordError: something among them is no JSON.
+    """
+    try:
+        return json.loads(json.dumps(values))
+    except (TypeError, ValueError) as error:
+        raise RecordError(f"{error}; a journal keeps JSON values only") from None
+
+
+def segment_values(segment: Branch) -> Values:
+    """What an engine answered, without what had been asked."""
+    return {
+        f.name: value
+        for f in fields(segment)
+        if f.name not in _OF_THE_CALL and (value := getattr(segment, f.name)) is not None
+    }
+
+
+def branch_of(values: Mapping[str, Any], parent: Branch | None, role: str) -> Branch:
+    """The branch that such values describe."""
+    given = {name: _tuples(value) for name, value in values.items()}
+    return Branch(**{"token_ids": None, **given}, parent=parent, role=role)
+
+
+def chunk_values(chunk: Chunk) -> list[Any]:
+    """A piece of a running call."""
+    return [chunk.text, chunk.token_ids]
+
+
+def chunk_of(values: list[Any]) -> Chunk:
+    """The piece that such values describe."""
+    return Chunk(text=values[0], token_ids=_tuples(values[1]))
+
+
+def error_values(error: EngineError) -> Values:
+    """Why a call failed."""
+    return {
+        "error": str(error),
+        "kind": type(error).__name__,
+        "retryable": error.retryable,
+        "output_tokens": error.output_tokens,
+    }
+
+
+def error_of(values: Mapping[str, Any]) -> EngineError:
+    """The error that such values describe."""
+    kind = getattr(errors, values.get("kind", ""), EngineError)
+    return kind(  # type: ignore[no-any-return]
+        values["error"],
+        retryable=values.get("retryable", False),
+        output_tokens=values.get("output_tokens", 0),
+    )
+
+
+def score_values(score: Score) -> Values:
+    """What a verifier said of a candidate."""
+    return {"value": score.value, "range": score.range, "evidence": dict(score.evidence)}
+
+
+def score_of(values: Mapping[str, Any]) -> Score:
+    """The score that such values describe."""
+    return Score(**{**values, "range": _tuples(values["range"])})
+
+
+def usage_values(usage: Usage) -> Values:
+    """The lines of a usage that something was booked on."""
+    return {name: value for name, value in vars(usage).items() if value != _NO_USAGE[name]}
+
+
+def problem_values(problem: Problem) -> Values:
+    """A problem; what it holds has to be JSON."""
+    return plain(asdict(problem))  # type: ignore[no-any-return]
+
+
+def problem_of(values: Mapping[str, Any]) -> Problem:
+    """The problem that such values describe."""
+    messages = tuple(Message(**message) for message in values["messages"])
+    tools, tests = tuple(values["tools"]), tuple(values["tests"])
+    return Problem(**{**values, "messages": messages, "tools": tools, "tests": tests})
+
+
+def budget_of(values: Mapping[str, Any]) -> Budget:
+    """The budget that such values describe."""
+    return Budget(**values)
+
+
+def engine_values(engine: Engine) -> Values:
+    """What is told of an engine, so that a run can be replayed without it."""
+    return {
+        "name": engine.name,
+        "numerics": engine.numerics,
+        "context": engine.context,
+        "capabilities": asdict(engine.capabilities),
+    }
+
+
+def capabilities_of(values: Mapping[str, Any]) -> Capabilities:
+    """The capabilities that such values describe."""
+    return Capabilities(**values)
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(map(_tuples, value)) if isinstance(value, list | tuple) else value
