@@ -26,6 +26,7 @@ from ttc.cli.engines import default_model
 from ttc.cli.graph import graph
 from ttc.cli.models import models
 from ttc.cli.pull import pull
+from ttc.cli.runs import runs
 from ttc.cli.solve import solve
 from ttc.cli.terminal import Fault, complain, say
 from ttc.errors import NodeError, SettingsError, TTCError
@@ -43,6 +44,7 @@ app = typer.Typer(
 )
 for _command in (solve, graph, doctor, pull, models, config, demo):
     app.command()(_command)
+app.add_typer(runs, name="runs")
 
 
 def _tell_version(wanted: bool) -> None:
@@ -112,7 +114,8 @@ def _model() -> str | Callable[[], str]:
 
 
 def _command_of(arguments: Sequence[str]) -> str:
-    return f"{arguments[0]} " if arguments[0] in _commands() else ""
+    groups = [group.name for group in app.registered_groups]
+    return f"{arguments[0]} " if arguments[0] in [*_commands(), *groups] else ""
 
 
 def _commands() -> list[str]:

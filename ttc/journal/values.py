@@ -87,7 +87,7 @@ def error_values(error: EngineError) -> Values:
 def error_of(values: Mapping[str, Any]) -> EngineError:
     """The error that such values describe."""
     kind = getattr(errors, values.get("kind", ""), EngineError)
-    return kind(  # type: ignore[no-any-return]
+    return kind(
         values["error"],
         retryable=values.get("retryable", False),
         output_tokens=values.get("output_tokens", 0),
