@@ -16,7 +16,14 @@ from typing import Any, TypeVar
 
 from ttc.budget import Account, Ticket
 from ttc.demands import measuring
-from ttc.errors import BudgetExceeded, ContextOverflow, EngineError, NodeError, VerifierError
+from ttc.errors import (
+    BudgetExceeded,
+    ContextOverflow,
+    EngineError,
+    NodeError,
+    RecordError,
+    VerifierError,
+)
 from ttc.journal import derive_seed, fingerprint
 from ttc.meter import Meter
 from ttc.ports import Generation, Request, Scope, Verifier, parts_of
@@ -245,7 +252,7 @@ class Call:
         generation.future.add_done_callback(deliver(loop, self._arrival))
         segment = await self._arrival
         self._check_cut()  # it may have been cut between its arrival and this step
-        produced = max_tokens if segment.token_ids is None else len(segment.token_ids)
+        produced = max_tokens if segment.length is None else segment.length
         self._count(produced)
         if produced > max_tokens:
             raise EngineError(
@@ -403,7 +410,7 @@ class VerifierCall:
                 replace(score, verifier=verifier.name, range=verifier.range, call=self.key)
                 for score in raw
             )
-        except (BudgetExceeded, NodeError):
+        except (BudgetExceeded, NodeError, RecordError):
             raise
         except asyncio.CancelledError:
             if self._done:

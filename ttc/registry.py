@@ -85,13 +85,15 @@ def install_hint(extra: str) -> str:
 
 
 def load_engine(model: str | Engine) -> Engine:
-    """The engine of a model: a built-in name, a path to a GGUF file, or an engine itself.
+    """The engine of a model: a built-in name, a path of a model or of a pool, or an engine itself.
 
     Raises:
         EngineError: nobody knows the model, or what it needs is not installed.
     """
     if not isinstance(model, str):
         return model
+    if model.endswith(".jsonl"):
+        return cast("Engine", room("engine.replay").ReplayEngine(model))
     try:
         local = import_module("ttc.engine.local")
         return cast("Engine", local.load(model))

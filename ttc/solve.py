@@ -369,11 +369,11 @@ async def _run(
     stream = scope.open(graph, iterate(root), Flow())
     run.on_overdue = stream.close
     chosen: list[Candidate] = []
-    bug: NodeError | None = None
+    bug: NodeError | RecordError | None = None
     try:
         async for candidate in stream:  # one by one: what came before a bug is kept
             chosen.append(candidate)  # noqa: PERF401
-    except NodeError as error:
+    except (NodeError, RecordError) as error:
         bug = error
     except BaseException:
         run.journal.suspend()
@@ -382,7 +382,7 @@ async def _run(
         stream.close()
         await run.join()
     outcome = _outcome(run, chosen, bug)
-    if bug is not None:
+    if isinstance(bug, NodeError):
         bug.outcome = outcome
     return outcome
 

@@ -5,6 +5,7 @@ from ttc.verifiers.judge import Judge
 from ttc.verifiers.orm import OutcomeRewardModel
 from ttc.verifiers.pairwise import PairwiseJudge, Tournament
 from ttc.verifiers.prm import ProcessRewardModel
+from ttc.verifiers.recorded import Recorded
 from ttc.verifiers.rollout_value import RolloutValue
 from ttc.verifiers.self_verify import SelfVerify
 
@@ -13,6 +14,7 @@ __all__ = [
     "OutcomeRewardModel",
     "PairwiseJudge",
     "ProcessRewardModel",
+    "Recorded",
     "RolloutValue",
     "SelfVerify",
     "SequenceProbability",
