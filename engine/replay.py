@@ -21,7 +21,7 @@ from weakref import WeakKeyDictionary
 from ttc.errors import EngineError, RecordError
 from ttc.pools import Completion, Pool, read
 from ttc.ports import Capabilities, Request
-from ttc.types import Branch, Chunk, Problem, Sampling
+from ttc.types import UNMEASURED, Branch, Chunk, Problem, Sampling
 
 __all__ = ["ReplayEngine"]
 
@@ -50,6 +50,7 @@ class ReplayEngine:
             replayable=True,
         )
         self.context: int | None = None
+        self.costs = None
         self._problems = {problem.id: problem for problem in self.pool.problems}
         self._runs: WeakKeyDictionary[Branch, _Draws] = WeakKeyDictionary()
 
@@ -144,7 +145,7 @@ class _Recorded:
 
     def __init__(self, result: Branch | EngineError) -> None:
         self.future: Future[Branch] = Future()
-        self.cached_input_tokens: int | None = None
+        self.usage = UNMEASURED
         self._produced = 0
         if isinstance(result, EngineError):
             self.future.set_exception(result)

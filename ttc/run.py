@@ -59,7 +59,7 @@ class Closable(Protocol):
 class Run:
     """What the scopes of one problem share: ledger, journal, engines, clock, seed."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what all scopes share
         self,
         problem: Problem,
         engines: Mapping[str, Engine],

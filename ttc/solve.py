@@ -7,16 +7,13 @@ notebooks, in threads and inside running loops. `asolve` runs in the caller's lo
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import secrets
-import threading
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, TypeVar
 
 from ttc.budget import LOGICAL, MEASURED, RESERVED, Account, shares
 from ttc.clock import StandingClock, SystemClock
@@ -28,6 +25,7 @@ from ttc.journal.disk import DiskJournal, read
 from ttc.journal.engines import RecordedEngine
 from ttc.journal.runs import facts_of, open_run, path_of
 from ttc.journal.values import problem_of
+from ttc.loop import on_the_loop
 from ttc.ports import Clock, Engine
 from ttc.prices import Price, Prices, check_limits
 from ttc.run import Run
@@ -37,10 +35,8 @@ from ttc.types import Budget, Candidate, Event, Outcome, Problem
 
 __all__ = ["asolve", "asolve_many", "replay", "solve", "solve_many"]
 
-T = TypeVar("T")
 Model = str | Engine
 Watch = Callable[[Event], None]
-_log = logging.getLogger(__name__)
 
 
 def solve(  # noqa: PLR0913 - all keywords but two, each of its own
@@ -80,7 +76,7 @@ def solve(  # noqa: PLR0913 - all keywords but two, each of its own
         NodeError: a bug in a node; it holds the outcome until then.
     """
     arguments = _Arguments(model, models, seed, clock, prices, watch, journal)
-    return _on_the_loop(_solve_one(problem, strategy, arguments, budget))
+    return on_the_loop(_solve_one(problem, strategy, arguments, budget))
 
 
 async def asolve(  # noqa: PLR0913 - all keywords but two, each of its own
@@ -134,7 +130,7 @@ def solve_many(  # noqa: PLR0913 - all keywords but two, each of its own
     A bug in a node ends the run of its problem only, whose outcome then holds the error.
     """
     arguments = _Arguments(model, models, seed, clock, prices, watch)
-    return _on_the_loop(
+    return on_the_loop(
         _solve_all(problems, strategy, arguments, _Limits(budget, per_problem, concurrency))
     )
 
@@ -245,7 +241,8 @@ async def _solve_one(
         outcome = await _run(asked, graph, engines, arguments, budget)
     else:
         text = strategy if isinstance(strategy, str) else None
-        facts = facts_of(asked, graph, text, arguments.given_seed, budget, engines)
+        prices = arguments.prices_of(engines)
+        facts = facts_of(asked, graph, text, arguments.given_seed, budget, engines, prices)
         journal = open_run(arguments.journal, facts, arguments.clock)
         outcome = await _run_kept(asked, graph, engines, arguments, budget, journal)
     if outcome.error is not None:
@@ -262,7 +259,7 @@ async def _run_kept(
     journal: DiskJournal,
 ) -> Outcome:
     """A run in a journal, which is brought to the disk whatever comes of the run."""
-    arguments.seed = journal.seed
+    arguments.seed, arguments.prices = journal.seed, journal.prices
     try:
         outcome = await _run(problem, graph, engines, arguments, budget, journal)
         journal.check()
@@ -296,12 +293,12 @@ def replay(run: str | os.PathLike[str], strategy: Node | str | None = None) -> O
         raise RecordError(f"the strategy of {path.name} was built in Python; pass it as strategy=")
     kept.elapsed = kept.end["usage"]["seconds"]
     engines = {role: RecordedEngine(values) for role, values in kept.run["engines"].items()}
-    arguments = _Arguments(None, engines, kept.run["seed"], StandingClock(), None)
+    arguments = _Arguments(None, engines, kept.run["seed"], StandingClock(), Prices(), None)
     problem, budget = problem_of(kept.run["problem"]), Budget(**kept.run["budget"])
     graph, bound = arguments.prepare(strategy)
-    facts = facts_of(problem, graph, None, arguments.seed, budget, bound)
+    facts = facts_of(problem, graph, None, arguments.seed, budget, bound, {})
     journal = DiskJournal(kept, facts, arguments.clock, None)
-    return _on_the_loop(_run_kept(problem, graph, bound, arguments, budget, journal))
+    return on_the_loop(_run_kept(problem, graph, bound, arguments, budget, journal))
 
 
 async def _solve_all(
@@ -428,54 +425,3 @@ def _stopped_by(run: Run, candidate: Candidate | None, error: TTCError | None) -
     if candidate is None:
         return next((rule for rule in last if rule in _FRUITLESS), _FRUITLESS[0])
     return next((rule for rule in last if rule not in _FRUITLESS), "completed")
-
-
-# The process-wide loop.
-
-_SETTLING_S = 10.0
-_lock = threading.Lock()
-_loop: asyncio.AbstractEventLoop | None = None
-_owner: tuple[int, int] | None = None
-
-
-def _on_the_loop(work: Coroutine[Any, Any, T]) -> T:
-    loop, settled = _shared_loop(), threading.Event()
-    if _owner == (os.getpid(), threading.get_ident()):
-        work.close()
-        raise RuntimeError("solve() inside a node would wait for itself; use `await asolve(...)`")
-
-    async def watched() -> T:
-        try:
-            return await work
-        finally:
-            settled.set()
-
-    future = asyncio.run_coroutine_threadsafe(watched(), loop)
-    try:
-        return future.result()
-    except BaseException:
-        if not future.done():  # Ctrl-C: cancel, and let the run settle before it is raised
-            future.cancel()
-            settled.wait(_SETTLING_S)
-        raise
-
-
-def _shared_loop() -> asyncio.AbstractEventLoop:
-    """The loop of this process; a forked child starts one of its own."""
-    global _loop, _owner
-    with _lock:
-        if _loop is None or _owner is None or _owner[0] != os.getpid():
-            _loop = asyncio.new_event_loop()
-            thread = threading.Thread(target=_serve, args=(_loop,), name="ttc", daemon=True)
-            thread.start()
-            _owner = (os.getpid(), thread.ident or 0)
-        return _loop
-
-
-def _serve(loop: asyncio.AbstractEventLoop) -> None:
-    """Keeps a loop running, whatever a node does: `sys.exit` in one ends its task alone."""
-    while True:
-        try:
-            loop.run_forever()
-        except (KeyboardInterrupt, SystemExit):
-            _log.exception("a task tried to end the process")

@@ -353,11 +353,12 @@ def test_a_run_that_comes_to_something_else_is_refused(path: Path) -> None:
     """Whatever the reason: a replay is compared with what was kept."""
     best = "1"
 
-    def fickle(candidate: Candidate) -> float:
-        return float(candidate.answer == best)
+    class Fickle(ScriptedVerifier):
+        async def __call__(self, problem: Any, candidates: Any, scope: Any) -> Any:
+            again = {"kept": object()}  # is no JSON, so that it works again
+            return [Score(value=float(c.answer == best), evidence=again) for c in candidates]
 
-    judge = ScriptedVerifier(fickle, roles=frozenset({"policy"}))  # so that it works again
-    graph = Sample(n=9) >> judge >> Best()
+    graph = Sample(n=9) >> Fickle({}) >> Best()
     solve(path, graph, FakeEngine(talker()))
     best = "2"
 

@@ -26,16 +26,25 @@ from typing import Any
 from ttc.errors import BudgetExceeded, EngineError, JournalMismatch, RecordError
 from ttc.journal.engines import PATIENCE_S, JournaledEngine
 from ttc.journal.trace import Journal
-from ttc.journal.values import Values, error_values, plain, score_of, score_values, usage_values
+from ttc.journal.values import (
+    Values,
+    error_values,
+    plain,
+    price_of,
+    score_of,
+    score_values,
+    usage_values,
+)
 from ttc.lines import Lines, read_lines
 from ttc.ports import Clock, Engine, Verifier
+from ttc.prices import Prices
 from ttc.types import Outcome, Record, Score
 
 __all__ = ["SCHEMA_VERSION", "DiskJournal", "Kept", "is_whole", "line_of", "read"]
 
 SCHEMA_VERSION = 1
 
-_OF_NO_ACCOUNT = ("at", "created", "engines", "models", "text")
+_OF_NO_ACCOUNT = ("at", "created", "engines", "prices", "text")
 """What the first line holds for readers: no result depends on it."""
 
 
@@ -122,6 +131,7 @@ class DiskJournal(Journal):
         """Why nothing can be kept any more."""
         self.clock = clock
         self.seed: int = facts["seed"]
+        self.prices = Prices(map(price_of, (kept.run or facts)["prices"].values()))
         self._kept, self._file = kept, file
         self._suspended = False
         self._late: BudgetExceeded | None = None
@@ -162,10 +172,8 @@ class DiskJournal(Journal):
     ) -> Sequence[Score]:
         """The recorded scores, or those of the verifier.
 
-        A verifier that asks engines works again: its calls have answers of their own.
+        A verifier that asks for anything by its scope works again: that has answers of its own.
         """
-        if verifier.roles:
-            return await ask()
         record = self._records[place]
         key = f"{record.path}#{record.index}"
         request = {"verifier": verifier.name, "candidates": record.fingerprint}
@@ -173,6 +181,9 @@ class DiskJournal(Journal):
         if recorded is not None:
             return [score_of(values) for values in recorded["scores"]]
         scores = await ask()
+        inside = f"{record.path}/{record.index}"
+        if any(r.path.startswith(inside) for p, r in self._records.items() if p > place):
+            return scores
         try:
             answer = plain({"scores": [score_values(score) for score in scores]})
         except RecordError:

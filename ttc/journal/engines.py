@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from typing import Any, Protocol
 
+from ttc.costs import Costs
 from ttc.errors import EngineError, RecordError
 from ttc.journal.trace import digest
 from ttc.journal.values import (
@@ -15,12 +16,15 @@ from ttc.journal.values import (
     capabilities_of,
     chunk_of,
     chunk_values,
+    costs_of,
     error_of,
     error_values,
     segment_values,
+    usage_of,
+    usage_values,
 )
 from ttc.ports import Capabilities, Clock, Engine, Generation, Request
-from ttc.types import Branch, Chunk, Problem
+from ttc.types import Branch, Chunk, Problem, Usage
 
 __all__ = ["PATIENCE_S", "Answers", "JournaledEngine", "RecordedEngine"]
 
@@ -61,6 +65,7 @@ class JournaledEngine:
         self.numerics: str = engine.numerics
         self.capabilities: Capabilities = engine.capabilities
         self.context: int | None = engine.context
+        self.costs: Costs | None = engine.costs
         self._engine, self._journal = engine, journal
 
     def root(self, problem: Problem, role: str) -> Branch:
@@ -106,6 +111,7 @@ class RecordedEngine:
         self.numerics: str = values["numerics"]
         self.context: int | None = values["context"]
         self.capabilities = capabilities_of(values["capabilities"])
+        self.costs = costs_of(values["costs"])
 
     def root(self, problem: Problem, role: str) -> Branch:
         """Nothing."""
@@ -128,7 +134,7 @@ class _Known:
 
     def __init__(self, answer: Values, request: Request) -> None:
         self.future: Future[Branch] = Future()
-        self.cached_input_tokens: int | None = answer.get("cached_input_tokens", 0)
+        self.usage = usage_of(answer)
         if "error" in answer:
             self.future.set_exception(error_of(answer))
         else:
@@ -160,14 +166,14 @@ class _Asked:
         self._call.future.add_done_callback(self._receive)
 
     @property
-    def cached_input_tokens(self) -> int | None:
-        """Prompt tokens that were not computed again."""
-        return self._call.cached_input_tokens
+    def usage(self) -> Usage:
+        """The physical lines, as the engine measures them."""
+        return self._call.usage
 
     def cancel(self) -> int:
         """Ends it, and keeps how far it had come."""
         produced = self._call.cancel()
-        self._end({"cut_at": produced})
+        self._end({"cut_at": produced, "usage": usage_values(self._call.usage)})
         return produced
 
     def _pass_on(self, chunk: Chunk) -> None:
@@ -182,13 +188,13 @@ class _Asked:
             error = future.exception()
         if error is None:
             segment = future.result()
-            cached = self._call.cached_input_tokens
-            self._end({"segment": segment_values(segment), "cached_input_tokens": cached})
+            usage = usage_values(self._call.usage)
+            self._end({"segment": segment_values(segment), "usage": usage})
             _resolve(self.future, segment)
             return
         if not isinstance(error, EngineError):
             error = EngineError(f"{type(error).__name__}: {error}")
-        self._end(error_values(error))
+        self._end({**error_values(error), "usage": usage_values(self._call.usage)})
         _resolve(self.future, error)
 
     def _end(self, answer: Values) -> None:
@@ -207,14 +213,15 @@ class _Cut:
     def __init__(self, answer: Values, ask: Callable[[], Generation], clock: Clock) -> None:
         self.future: Future[Branch] = Future()
         self._produced: int = answer["cut_at"]
+        self._usage = usage_of(answer)
         self._ask = ask
         self._call: Generation | None = None
         self._timer = clock.call_later(PATIENCE_S, self._go_on)
 
     @property
-    def cached_input_tokens(self) -> int | None:
-        """Prompt tokens that were not computed again."""
-        return 0 if self._call is None else self._call.cached_input_tokens
+    def usage(self) -> Usage:
+        """The physical lines, as they were measured, or as they are by now."""
+        return self._usage if self._call is None else self._call.usage
 
     def cancel(self) -> int:
         """Ends it where it had ended, or where it is by now."""

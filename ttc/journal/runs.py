@@ -14,9 +14,10 @@ from typing import Literal
 from ttc.config import settings
 from ttc.errors import RecordError
 from ttc.journal.disk import SCHEMA_VERSION, DiskJournal, Kept, is_whole, read
-from ttc.journal.values import Values, engine_values, plain, problem_values
+from ttc.journal.values import Values, engine_values, plain, price_values, problem_values
 from ttc.lines import Lines, is_in_use
 from ttc.ports import Clock, Engine
+from ttc.prices import Price
 from ttc.types import Budget, Problem
 
 __all__ = ["RunInfo", "facts_of", "info", "list_runs", "new_run", "open_run", "path_of", "remove"]
@@ -99,6 +100,7 @@ def facts_of(
     seed: int | None,
     budget: Budget,
     engines: Mapping[str, Engine],
+    prices: Mapping[str, Price],
 ) -> Values:
     """The first line of a journal: what is solved, how, with what.
 
@@ -109,6 +111,7 @@ def facts_of(
         seed: the run's seed; `None` takes that of a run that is gone on with.
         budget: what it may spend.
         engines: the engines by role.
+        prices: what their tokens cost, as far as it is known. They hold to the end of the run.
     """
     return {
         "schema_version": SCHEMA_VERSION,
@@ -119,6 +122,7 @@ def facts_of(
         "seed": seed,
         "budget": plain(dict(vars(budget))),
         "numerics": {role: engine.numerics for role, engine in engines.items()},
+        "prices": {role: price_values(price) for role, price in prices.items()},
         "engines": {role: plain(engine_values(engine)) for role, engine in engines.items()},
     }
 

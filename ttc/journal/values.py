@@ -5,11 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, fields
+from datetime import date
+from decimal import Decimal
 from typing import Any
 
 from ttc import errors
+from ttc.costs import Costs
 from ttc.errors import EngineError, RecordError
 from ttc.ports import Capabilities, Engine
+from ttc.prices import Price
 from ttc.types import Branch, Budget, Chunk, Message, Problem, Score, Usage
 
 __all__ = [
@@ -19,20 +23,25 @@ __all__ = [
     "capabilities_of",
     "chunk_of",
     "chunk_values",
+    "costs_of",
     "engine_values",
     "error_of",
     "error_values",
     "plain",
+    "price_of",
+    "price_values",
     "problem_of",
     "problem_values",
     "score_of",
     "score_values",
     "segment_values",
+    "usage_of",
     "usage_values",
 ]
 
 Values = dict[str, Any]
 _NO_USAGE = vars(Usage())
+_OF_THE_SCORE = ("verifier", "call")
 _OF_THE_CALL = ("parent", "role", "call")
 """Fields of a branch that the request tells, not its answer."""
 
@@ -51,11 +60,14 @@ def plain(values: Any) -> Any:
 
 def segment_values(segment: Branch) -> Values:
     """What an engine answered, without what had been asked."""
-    return {
+    values = {
         f.name: value
         for f in fields(segment)
         if f.name not in _OF_THE_CALL and (value := getattr(segment, f.name)) is not None
     }
+    if segment.top_logprobs is not None:
+        values["top_logprobs"] = [list(row) for row in segment.top_logprobs]  # rows may be arrays
+    return values
 
 
 def branch_of(values: Mapping[str, Any], parent: Branch | None, role: str) -> Branch:
@@ -95,8 +107,9 @@ def error_of(values: Mapping[str, Any]) -> EngineError:
 
 
 def score_values(score: Score) -> Values:
-    """What a verifier said of a candidate."""
-    return {"value": score.value, "range": score.range, "evidence": dict(score.evidence)}
+    """What a verifier said of a candidate; who said it is told by the call."""
+    values = {name: value for name, value in vars(score).items() if name not in _OF_THE_SCORE}
+    return values | {"evidence": dict(score.evidence)}
 
 
 def score_of(values: Mapping[str, Any]) -> Score:
@@ -107,6 +120,11 @@ def score_of(values: Mapping[str, Any]) -> Score:
 def usage_values(usage: Usage) -> Values:
     """The lines of a usage that something was booked on."""
     return {name: value for name, value in vars(usage).items() if value != _NO_USAGE[name]}
+
+
+def usage_of(answer: Mapping[str, Any]) -> Usage:
+    """What was measured of a call, by its answer."""
+    return Usage(**answer.get("usage", {}))
 
 
 def problem_values(problem: Problem) -> Values:
@@ -133,12 +151,35 @@ def engine_values(engine: Engine) -> Values:
         "numerics": engine.numerics,
         "context": engine.context,
         "capabilities": asdict(engine.capabilities),
+        "costs": None if engine.costs is None else asdict(engine.costs),
     }
 
 
 def capabilities_of(values: Mapping[str, Any]) -> Capabilities:
     """The capabilities that such values describe."""
     return Capabilities(**values)
+
+
+def costs_of(values: Mapping[str, Any] | None) -> Costs | None:
+    """What an engine's tokens cost, as such values describe it."""
+    return None if values is None else Costs(**{k: _tuples(v) for k, v in values.items()})
+
+
+def price_values(price: Price) -> Values:
+    """A dated price."""
+    return {name: None if value is None else str(value) for name, value in vars(price).items()}
+
+
+def price_of(values: Mapping[str, Any]) -> Price:
+    """The price that such values describe."""
+    cached = values["cached_input"]
+    return Price(
+        model=values["model"],
+        date=date.fromisoformat(values["date"]),
+        input=Decimal(values["input"]),
+        cached_input=None if cached is None else Decimal(cached),
+        output=Decimal(values["output"]),
+    )
 
 
 def _tuples(value: Any) -> Any:
