@@ -25,8 +25,10 @@ from ttc.cli.doctor import doctor
 from ttc.cli.engines import default_model
 from ttc.cli.graph import graph
 from ttc.cli.models import models
+from ttc.cli.pool import pool
 from ttc.cli.pull import pull
 from ttc.cli.runs import runs
+from ttc.cli.sample import sample
 from ttc.cli.solve import solve
 from ttc.cli.terminal import Fault, complain, say
 from ttc.errors import NodeError, SettingsError, TTCError
@@ -42,9 +44,10 @@ app = typer.Typer(
     add_completion=False,
     help="Turns extra inference into better answers, under a budget that it never exceeds.",
 )
-for _command in (solve, graph, doctor, pull, models, config, demo):
+for _command in (solve, sample, graph, doctor, pull, models, config, demo):
     app.command()(_command)
-app.add_typer(runs, name="runs")
+for _name, _group in {"runs": runs, "pool": pool}.items():
+    app.add_typer(_group, name=_name)
 
 
 def _tell_version(wanted: bool) -> None:
