@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,8 @@ from ttc import Message, RecordError, Sampling
 from ttc.pools import Pool
 from ttc.pools.imports import import_pool
 
-DATA = Path(__file__).parents[2] / "shared" / "data" / "pools"
+DATA = Path(os.environ.get("TTC_DATA", Path(__file__).parents[3] / "shared" / "data")) / "pools"
+"""Data that is shared by checkouts, in a folder beside them unless the environment says otherwise."""
 
 
 def taken_in(tmp_path: Path, *rows: Any, **more: Any) -> Pool:
@@ -162,7 +164,7 @@ def test_pools_of_earlier_experiments_are_taken_in(
     name: str, size: int, columns: tuple[str, ...], tokens: int
 ) -> None:
     if not (DATA / name).exists():
-        pytest.skip(f"the data {name} are not there")
+        pytest.skip(f"{DATA / name} is not there; set TTC_DATA to the folder of data")
 
     pool = import_pool(DATA / name)
 
