@@ -13,14 +13,14 @@ text is cut in proportion. Prompts are charged only where the pool holds their t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import fields
 from weakref import WeakKeyDictionary
 
 from ttc.errors import EngineError, RecordError
 from ttc.pools import Completion, Pool, read
-from ttc.ports import Capabilities, Request
+from ttc.ports import Capabilities, Reading, Request
 from ttc.types import UNMEASURED, Branch, Chunk, Problem, Sampling
 
 __all__ = ["ReplayEngine"]
@@ -51,6 +51,7 @@ class ReplayEngine:
         )
         self.context: int | None = None
         self.costs = None
+        self.labels: tuple[str, ...] = ()
         self._problems = {problem.id: problem for problem in self.pool.problems}
         self._runs: WeakKeyDictionary[Branch, _Draws] = WeakKeyDictionary()
 
@@ -69,7 +70,7 @@ class ReplayEngine:
         self._runs[root] = _Draws(found.id, completions)
         return root
 
-    def append(self, branch: Branch, text: str) -> Branch:
+    def append(self, branch: Branch, text: str, *, as_token: bool = False) -> Branch:
         """Always refused.
 
         Raises:
@@ -103,6 +104,22 @@ class ReplayEngine:
         if on_chunk is not None:
             on_chunk(Chunk(text=segment.text, token_ids=segment.token_ids))
         return _Recorded(segment)
+
+    def score(self, branch: Branch, suffixes: Sequence[Branch]) -> Reading:
+        """Always refused.
+
+        Raises:
+            RecordError: a pool scores no text.
+        """
+        raise RecordError("a pool of completions scores no text; run on a model")
+
+    def reward(self, branch: Branch, rows: Sequence[int]) -> Reading:
+        """Always refused.
+
+        Raises:
+            RecordError: a pool rewards no text.
+        """
+        raise RecordError("a pool of completions rewards no text; take the scores of a column")
 
     def _find(self, problem: Problem) -> Problem:
         found = self._problems.get(problem.id)

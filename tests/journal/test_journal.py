@@ -444,3 +444,25 @@ def test_a_problem_that_is_no_json_is_refused_before_anything_is_spent(path: Pat
         ttc.solve(problem, VOTE, model=engine, journal=path)
     assert engine.calls == 0
     assert not os.path.exists(path)
+
+
+def test_given_text_is_read_once(path: Path) -> None:
+    """Scores of text are kept under what was read, and a replay has them."""
+
+    @ttc.node(takes=Port("open", "one"), gives=Port("finished", "one"))
+    async def reader(
+        candidates: Stream[Candidate], scope: Scope
+    ) -> AsyncGenerator[Candidate, None]:
+        async for candidate in candidates:
+            branch = await scope.generate(candidate.branch, index=0, max_tokens=9)
+            (logprobs,) = await scope.score(candidate.branch, [branch])
+            scope.decide("read", logprobs=list(logprobs))
+            yield scope.finish(candidate, branch)
+
+    engine = FakeEngine("So the answer is 7.")
+    first = solve(path, reader, engine)
+    reads = len(engine.read)
+    again = solve(path, reader, engine)
+
+    assert len(engine.read) == reads > 0
+    assert whole(again) == whole(first) == whole(ttc.replay(path, reader))

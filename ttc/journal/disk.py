@@ -214,7 +214,7 @@ class DiskJournal(Journal):
             self.answered(key, answer)
         return answer
 
-    def asked(self, key: str, request: Mapping[str, Any], *, again: bool) -> Values | None:
+    def asked(self, key: str, request: Values, *, again: bool) -> Values | None:
         """Notes that something is about to be asked; gives the answer where it is known already.
 
         Args:
@@ -243,7 +243,7 @@ class DiskJournal(Journal):
         self.intend(key, request, again=again)
         return None
 
-    def intend(self, key: str, request: Mapping[str, Any], *, again: bool) -> None:
+    def intend(self, key: str, request: Values, *, again: bool) -> None:
         """Writes that something is about to be asked.
 
         Raises:

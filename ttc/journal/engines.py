@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, Protocol
 
 from ttc.costs import Costs
 from ttc.errors import EngineError, RecordError
+from ttc.journal.readings import ReadingAnswers, key_of, read
 from ttc.journal.trace import digest
 from ttc.journal.values import (
     Values,
@@ -23,7 +24,7 @@ from ttc.journal.values import (
     usage_of,
     usage_values,
 )
-from ttc.ports import Capabilities, Clock, Engine, Generation, Request
+from ttc.ports import Capabilities, Clock, Engine, Generation, Reading, Request
 from ttc.types import Branch, Chunk, Problem, Usage
 
 __all__ = ["PATIENCE_S", "Answers", "JournaledEngine", "RecordedEngine"]
@@ -34,7 +35,7 @@ PATIENCE_S = 0.25
 OnChunk = Callable[[Chunk], None]
 
 
-class Answers(Protocol):
+class Answers(ReadingAnswers, Protocol):
     """What engines need of a journal."""
 
     @property
@@ -44,14 +45,8 @@ class Answers(Protocol):
     def known(self, key: str, find: Callable[[], Values]) -> Values:
         """The answer that is kept under a key, of what costs nothing to ask."""
 
-    def asked(self, key: str, request: Mapping[str, Any], *, again: bool) -> Values | None:
-        """Notes that something is about to be asked; gives the answer where it is known already."""
-
-    def intend(self, key: str, request: Mapping[str, Any], *, again: bool) -> None:
+    def intend(self, key: str, request: Values, *, again: bool) -> None:
         """Writes that something is about to be asked."""
-
-    def answered(self, key: str, answer: Values) -> None:
-        """Keeps an answer."""
 
     def lost(self, key: str, output_tokens: int) -> EngineError:
         """The failure of a call that was cut and cannot be asked again; the outcome tells of it."""
@@ -66,6 +61,7 @@ class JournaledEngine:
         self.capabilities: Capabilities = engine.capabilities
         self.context: int | None = engine.context
         self.costs: Costs | None = engine.costs
+        self.labels: tuple[str, ...] = engine.labels
         self._engine, self._journal = engine, journal
 
     def root(self, problem: Problem, role: str) -> Branch:
@@ -75,11 +71,23 @@ class JournaledEngine:
         )
         return branch_of(values, None, role)
 
-    def append(self, branch: Branch, text: str) -> Branch:
+    def append(self, branch: Branch, text: str, *, as_token: bool = False) -> Branch:
         """A branch that goes on with `text`."""
-        key = f"{digest(branch)} + {text}"
-        values = self._journal.known(key, lambda: segment_values(self._engine.append(branch, text)))
+        key = f"{digest(branch)} + {'the token ' if as_token else ''}{text}"
+        values = self._journal.known(
+            key, lambda: segment_values(self._engine.append(branch, text, as_token=as_token))
+        )
         return branch_of(values, branch, branch.role)
+
+    def score(self, branch: Branch, suffixes: Sequence[Branch]) -> Reading:
+        """Asks the engine for log probabilities, unless they are known."""
+        key = key_of("score", branch, suffixes)
+        return read(key, self.numerics, lambda: self._engine.score(branch, suffixes), self._journal)
+
+    def reward(self, branch: Branch, rows: Sequence[int]) -> Reading:
+        """Asks the engine for rewards, unless they are known."""
+        key = key_of("reward", branch, rows)
+        return read(key, self.numerics, lambda: self._engine.reward(branch, rows), self._journal)
 
     def submit(self, request: Request, on_chunk: OnChunk | None = None) -> Generation:
         """Asks the engine, unless the answer is known."""
@@ -112,14 +120,23 @@ class RecordedEngine:
         self.context: int | None = values["context"]
         self.capabilities = capabilities_of(values["capabilities"])
         self.costs = costs_of(values["costs"])
+        self.labels = tuple(values["labels"])
 
     def root(self, problem: Problem, role: str) -> Branch:
         """Nothing."""
         raise self._missing(f"the prompt of {role}")
 
-    def append(self, branch: Branch, text: str) -> Branch:
+    def append(self, branch: Branch, text: str, *, as_token: bool = False) -> Branch:
         """Nothing."""
         raise self._missing(f"the tokens of {text!r}")
+
+    def score(self, branch: Branch, suffixes: Sequence[Branch]) -> Reading:
+        """Nothing."""
+        raise self._missing("a score of given text")
+
+    def reward(self, branch: Branch, rows: Sequence[int]) -> Reading:
+        """Nothing."""
+        raise self._missing("a reward of given text")
 
     def submit(self, request: Request, on_chunk: OnChunk | None = None) -> Generation:
         """Nothing."""

@@ -151,6 +151,7 @@ def engine_values(engine: Engine) -> Values:
         "numerics": engine.numerics,
         "context": engine.context,
         "capabilities": asdict(engine.capabilities),
+        "labels": engine.labels,
         "costs": None if engine.costs is None else asdict(engine.costs),
     }
 
