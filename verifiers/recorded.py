@@ -19,7 +19,6 @@ class Recorded:
     A candidate that was cut short is not what was scored: its score is unknown. Equal texts of a
     problem have the score of the first of them.
 
-    Source: none; it gives back what another verifier said.
     Cost: no engine calls, one verifier call for each candidate.
     """
 

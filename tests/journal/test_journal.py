@@ -456,7 +456,7 @@ def test_given_text_is_read_once(path: Path) -> None:
         async for candidate in candidates:
             branch = await scope.generate(candidate.branch, index=0, max_tokens=9)
             (logprobs,) = await scope.score(candidate.branch, [branch])
-            scope.decide("read", logprobs=list(logprobs))
+            scope.decide("read", logprobs=repr(logprobs))
             yield scope.finish(candidate, branch)
 
     engine = FakeEngine("So the answer is 7.")

@@ -48,6 +48,9 @@ _OF_NO_ACCOUNT = ("at", "created", "engines", "prices", "text")
 """What the first line holds for readers: no result depends on it."""
 
 
+_encode = json.JSONEncoder(separators=(",", ":"), default=repr).encode
+
+
 class Kept:
     """What a file holds of a run."""
 
@@ -338,7 +341,7 @@ class DiskJournal(Journal):
 
 def line_of(values: Mapping[str, Any]) -> bytes:
     """A line of a journal, without its newline."""
-    body = json.dumps(values, separators=(",", ":"), default=repr).encode()
+    body = _encode(values).encode()
     return b"%08x %s" % (zlib.crc32(body), body)
 
 
