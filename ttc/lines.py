@@ -10,6 +10,7 @@ A newline is the only separator: a text may hold whatever else Unicode calls the
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import threading
@@ -88,8 +89,10 @@ class Lines:
         self._is_dirty.set()
         if self._syncing is not None:
             self._syncing.join()
-        os.fsync(self._file)
-        os.close(self._file)
+        try:
+            os.fsync(self._file)
+        finally:
+            os.close(self._file)
 
     def __enter__(self) -> Lines:
         return self
@@ -118,7 +121,8 @@ class Lines:
         while not self._closing.is_set():
             self._is_dirty.wait()
             self._is_dirty.clear()
-            os.fsync(self._file)
+            with contextlib.suppress(OSError):  # the end tells it
+                os.fsync(self._file)
             self._closing.wait(_SYNC_S)
 
 

@@ -50,7 +50,7 @@ def solve(  # noqa: PLR0913 - all keywords but two, each of its own
     clock: Clock | None = None,
     prices: Prices | None = None,
     watch: Watch | None = None,
-    journal: Path | None = None,
+    journal: str | os.PathLike[str] | None = None,
 ) -> Outcome:
     """Solves one problem and returns what the strategy came to.
 
@@ -90,7 +90,7 @@ async def asolve(  # noqa: PLR0913 - all keywords but two, each of its own
     clock: Clock | None = None,
     prices: Prices | None = None,
     watch: Watch | None = None,
-    journal: Path | None = None,
+    journal: str | os.PathLike[str] | None = None,
 ) -> Outcome:
     """As `solve`, in the caller's event loop. Cancelling it cancels and settles the run."""
     arguments = _Arguments(model, models, seed, clock, prices, watch, journal)
@@ -167,7 +167,7 @@ class _Arguments:
         clock: Clock | None,
         prices: Prices | None,
         watch: Watch | None,
-        journal: Path | None = None,
+        journal: str | os.PathLike[str] | None = None,
     ) -> None:
         bound = dict(models or {})
         if model is not None:

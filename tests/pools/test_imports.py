@@ -14,7 +14,7 @@ from ttc.pools import Pool
 from ttc.pools.imports import import_pool
 
 DATA = Path(os.environ.get("TTC_DATA", Path(__file__).parents[3] / "shared" / "data")) / "pools"
-"""Data that is shared by checkouts, in a folder beside them unless the environment says otherwise."""
+"""Shared data, in a folder beside the checkout unless the environment says otherwise."""
 
 
 def taken_in(tmp_path: Path, *rows: Any, **more: Any) -> Pool:

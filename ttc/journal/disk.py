@@ -289,10 +289,18 @@ class DiskJournal(Journal):
         self.check()
 
     def close(self) -> None:
-        """Brings everything to the disk, and lets others have the file."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        """Brings everything to the disk, and lets others have the file.
+
+        Raises:
+            RecordError: the disk does not take it.
+        """
+        file, self._file = self._file, None
+        if file is None:
+            return
+        try:
+            file.close()
+        except OSError as error:
+            raise RecordError(f"{self.name} cannot be kept: {error.strerror}") from error
 
     def check(self) -> None:
         """Raises what has gone wrong.
