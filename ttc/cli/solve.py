@@ -63,7 +63,7 @@ def solve(  # noqa: PLR0913 - every option of the command
         outcome = _resumed(context, path_of(resume), model)
     else:
         if question is None:
-            raise Fault("there is no question; write one, or go on with a run by --resume")
+            raise Fault("there is no question, and no run to resume; see `ttc solve --help`")
         problem, limits = _problem(question, answer_format), parse_budget(budget)
         if seed is None:
             seed = secrets.randbits(32)  # few enough bits for every reader of JSON
