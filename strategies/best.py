@@ -7,7 +7,7 @@ Cost: nothing.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from ttc.errors import VerifierError
@@ -23,7 +23,8 @@ __all__ = ["Best", "best_of"]
 class Best(Node):
     """Picks the highest score; ties go to the earliest launched.
 
-    Only candidates with an answer are eligible, and a candidate without a score never wins.
+    Only candidates with an answer are eligible, and a candidate without a score never wins. A score
+    that is a probability, as a calibrated one, becomes its confidence.
     """
 
     gives: ClassVar[Port] = Port("finished", "one")
@@ -48,9 +49,15 @@ class Best(Node):
             return
         name = self.by or next((name for c in eligible for name in c.scores), "")
         try:
-            yield best_of(eligible, name)
+            yield _sure(best_of(eligible, name), name)
         except VerifierError:
             scope.decide("no_finite_score", num_samples=len(seen), score=name)
+
+
+def _sure(candidate: Candidate, name: str) -> Candidate:
+    """The candidate with its score as its confidence, where that is a probability."""
+    score = candidate.scores[name]
+    return replace(candidate, confidence=score.value) if score.is_probability else candidate
 
 
 def best_of(candidates: Sequence[Candidate], name: str) -> Candidate:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, get_args
 
 from ttc.graph import Cost, Flow, Node, Port, is_count
 from ttc.ports import Scope, Stream
-from ttc.types import Branch, Candidate, Sampling, Tail
+from ttc.types import Branch, Candidate, Order, Sampling, Tail
 
 __all__ = ["Sample"]
 
@@ -46,6 +46,8 @@ class Sample(Node):
     """What follows a fork that was cut by its length."""
     ahead: int | None = None
     """Forks in flight at once; `None` is all of them. It is a part of the strategy."""
+    order: Order = "launch"
+    """`launch`, or `arrival`: as they end. That favours short ones, and depends on timing."""
     role: str = "policy"
 
     @property
@@ -75,6 +77,8 @@ class Sample(Node):
             self.sampling()
         except (TypeError, ValueError) as error:
             faults.append(str(error))
+        if self.order not in get_args(Order):
+            faults.append(f"order is launch or arrival, not {self.order!r}")
         return faults + _text_faults(self.until, self.tail, self.role)
 
     def flow(self, given: Flow) -> Flow:
@@ -113,7 +117,7 @@ class Sample(Node):
             )
             return scope.finish(candidate, branch)
 
-        async for candidate in scope.map(draw, forks(), ahead=self.ahead):
+        async for candidate in scope.map(draw, forks(), ahead=self.ahead, order=self.order):
             yield candidate
 
     def _start(self, candidate: Candidate, scope: Scope) -> Branch:

@@ -2,18 +2,22 @@
 
 Source: Wang et al. 2022 (arXiv 2203.11171), equation of section 2: argmax_a sum_i 1[a_i = a]. The
 weighted form sums scores instead: Snell et al. 2024 (arXiv 2408.03314), best-of-N weighted.
-Differs: answers are compared by canonical key, not by text; a sample without an answer never votes.
-Cost: nothing.
+Differs: answers are compared by canonical key, and by symbolic equivalence where that is asked for,
+not by text; a sample without an answer never votes.
+Cost: nothing; with symbolic equivalence, milliseconds for each pair of answers that keys leave
+open.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field, replace
-from typing import ClassVar
+from importlib.util import find_spec
+from typing import ClassVar, Literal
 
 from ttc.graph import Flow, Node, Port
 from ttc.ports import Scope, Stream
+from ttc.registry import install_hint
 from ttc.strategies.stopping import Exhausted, StopRule
 from ttc.strategies.tally import Tally
 from ttc.types import Candidate
@@ -37,12 +41,17 @@ class Vote(Node):
     """Which score weighs, where candidates carry several."""
     stop: StopRule = field(default_factory=Exhausted)
     """When the vote is decided before the last sample."""
+    equivalence: Literal["key", "symbolic"] = "key"
+    """When two answers are one. By `key`: numbers of one value, and expressions of the same parts
+    in any order and spelling, as `0.5` and `1/2`. `symbolic` also joins what algebra finds equal,
+    as `(x+1)^2` and `x^2+2x+1`; what it cannot decide stays apart."""
 
     def faults(self, given: Flow) -> list[str]:
         """A rule that is none; weights that do not exist, are ambiguous, or have no bounds."""
         faults: list[str] = []
         if not isinstance(self.stop, StopRule):
             faults.append(f"stop={self.stop!r} is no rule; pass CannotBeOvertaken(), say")
+        faults += self._equivalence_faults()
         if not self.weighted:
             return faults + (["by names a score, but the vote is not weighted"] if self.by else [])
         score, fault = which_score(self.by, given)
@@ -56,13 +65,23 @@ class Vote(Node):
             )
         return faults
 
+    def _equivalence_faults(self) -> list[str]:
+        if self.equivalence not in ("key", "symbolic"):
+            return [f"equivalence is 'key' or 'symbolic', not {self.equivalence!r}"]
+        if self.equivalence == "symbolic" and find_spec("sympy") is None:
+            return [f"symbolic equivalence needs sympy: {install_hint('verify')}"]
+        return []
+
     async def run(
         self, candidates: Stream[Candidate], scope: Scope
     ) -> AsyncGenerator[Candidate, None]:
         """Tallies until the rule stops it or the samples end, and yields the winner."""
         tally = Tally(weighted=self.weighted, by=self.by, at_most=candidates.at_most)
         async for candidate in candidates:
-            tally.add(candidate)
+            rivals = tally.rivals(candidate) if self.equivalence == "symbolic" else []
+            verdicts = await scope.equivalent([(candidate, rival) for rival in rivals])
+            keys = (rival.key for rival in rivals)
+            tally.add(candidate, dict(zip(keys, verdicts, strict=True)))
             if tally.num_remaining != 0 and self.stop(tally):
                 scope.decide(self.stop.name, num_samples=tally.num_samples)
                 candidates.stop()

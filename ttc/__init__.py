@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from ttc.control import Control
 from ttc.errors import (
     BudgetExceeded,
     ContextOverflow,
@@ -19,13 +20,25 @@ from ttc.errors import (
 )
 from ttc.graph import Node, node
 from ttc.solve import asolve, asolve_many, replay, solve, solve_many
-from ttc.types import Budget, Candidate, Message, Outcome, Problem, Sampling, Score, Tail, Usage
+from ttc.types import (
+    Budget,
+    Candidate,
+    Message,
+    Outcome,
+    Problem,
+    Sampling,
+    Score,
+    Tail,
+    ToolCall,
+    Usage,
+)
 
 __all__ = [
     "Budget",
     "BudgetExceeded",
     "Candidate",
     "ContextOverflow",
+    "Control",
     "EngineError",
     "GraphError",
     "JournalMismatch",
@@ -43,6 +56,7 @@ __all__ = [
     "SettingsError",
     "TTCError",
     "Tail",
+    "ToolCall",
     "Usage",
     "VerifierError",
     "asolve",

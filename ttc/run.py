@@ -7,15 +7,18 @@ import contextvars
 import logging
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
-from typing import Any, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 from ttc.budget import LOGICAL, MEASURED, Account
-from ttc.errors import BudgetExceeded
+from ttc.errors import BudgetExceeded, EngineError, Revoked, TTCError
 from ttc.journal import Journal, in_order
 from ttc.ports import Clock, Engine, Timer
 from ttc.prices import Price
 from ttc.prompt_tree import PromptTree
-from ttc.types import Branch, Candidate, Event, Problem, Usage
+from ttc.types import Branch, Budget, Candidate, Event, Problem, Record, Usage
+
+if TYPE_CHECKING:
+    from ttc.sandbox.zygote import SandboxChoice
 
 __all__ = ["EPSILON_S", "GRACE_S", "Abortable", "Run"]
 
@@ -41,8 +44,12 @@ _log = logging.getLogger(__name__)
 class Abortable(Protocol):
     """Work that a deadline cuts."""
 
-    def abort(self, refusal: BudgetExceeded | None = None) -> None:
-        """Ends it in this tick and books what it had spent."""
+    @property
+    def key(self) -> str:
+        """Its name in lineages, as `path#index`."""
+
+    def abort(self, reason: TTCError | None = None) -> None:
+        """Ends it in this tick and books what it had spent; who waits for it is given a reason."""
 
 
 class Closable(Protocol):
@@ -59,7 +66,7 @@ class Closable(Protocol):
 class Run:
     """What the scopes of one problem share: ledger, journal, engines, clock, seed."""
 
-    def __init__(  # noqa: PLR0913 - what all scopes share
+    def __init__(
         self,
         problem: Problem,
         engines: Mapping[str, Engine],
@@ -67,7 +74,6 @@ class Run:
         *,
         seed: int,
         clock: Clock,
-        prices: Mapping[str, Price] | None = None,
         watch: Callable[[Event], None] | None = None,
         journal: Journal | None = None,
     ) -> None:
@@ -76,7 +82,7 @@ class Run:
         self.journal = journal or Journal()
         self.problem, self.account = problem, account
         self.engines = {role: self.journal.engine(engine) for role, engine in engines.items()}
-        self.prices = dict(prices or {})
+        self.prices: dict[str, Price] = {}
         """By role; calls that are launched from now on are paid by them."""
         self.seed, self.clock, self.watch = seed, clock, watch
         self.prompts = PromptTree()
@@ -88,6 +94,8 @@ class Run:
         self.discarded: set[str] = set()
         """Calls that a stop came before, whose candidates nobody will miss."""
         self.oracle = False
+        self.sandbox: SandboxChoice = "auto"
+        """How safely programs have to be run."""
         self.roots: dict[str, Branch] = {}
         self.on_overdue: Callable[[], None] = lambda: None
         """What ends the run if nodes do not, `GRACE_S` after the deadline."""
@@ -98,6 +106,7 @@ class Run:
         self._timer: Timer | None = None
         self._ended_by: BudgetExceeded | None = None
         self._joined = False
+        self._changes = 0
         self._considered: dict[str, dict[Branch, Candidate]] = {}
         self._readings: list[tuple[str, Closable]] = []
         self._chosen: dict[str, Candidate] = {}
@@ -135,10 +144,13 @@ class Run:
         """
         self.usage_by_role[role] = self.usage_by_role.get(role, Usage()) + usage
         for resource in MEASURED:
-            limit = getattr(self.account.limit, resource)
-            if limit is not None and self._ended_by is None and self._spent(resource) >= limit:
-                self._ended_by = BudgetExceeded(resource, needed=0, remaining=0, limit=limit)
-                asyncio.get_running_loop().call_soon(self._expire)
+            self._check_measured(resource)
+
+    def _check_measured(self, resource: str) -> None:
+        limit = getattr(self.account.limit, resource)
+        if limit is not None and self._ended_by is None and self._spent(resource) >= limit:
+            self._ended_by = BudgetExceeded(resource, needed=0, remaining=0, limit=limit)
+            asyncio.get_running_loop().call_soon(self._expire)
 
     @property
     def measurable(self) -> dict[str, Any]:
@@ -241,6 +253,47 @@ class Run:
         if self._ended_by is not None:
             raise self._ended_by
 
+    def set_limits(self, limit: Budget) -> None:
+        """Changes what may be spent; what no longer fits is ended, the newest first."""
+        self.account.limit = limit
+        self.account.wind_down()
+        if self._ended_by is not None:
+            return
+        for resource in MEASURED:
+            self._check_measured(resource)
+        deadline = None if limit.seconds is None else self.started + limit.seconds
+        if deadline == self.deadline:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self.deadline = None
+        if deadline is not None:
+            self.expire_at(deadline)
+
+    def changed(self, what: str, limit: float | None) -> None:
+        """Notes that somebody changed a limit by hand."""
+        self.timing[f"the limit of {what} was changed"] = None
+        detail = {"rule": "limit_changed", "resource": what, "limit": limit}
+        index, self._changes = self._changes, self._changes + 1
+        self.journal.add(Record(path="", index=index, kind="decision", detail=detail))
+
+    def cancel(self) -> None:
+        """Ends it by hand; the best so far is the result."""
+        if self._ended_by is None:
+            self._ended_by = Revoked()
+            self._expire()
+
+    def cancel_call(self, key: str) -> None:
+        """Ends one call by hand; its candidate is cancelled, and its siblings go on."""
+        for call in [call for call in self._calls if call.key == key]:
+            self.timing["a call was cancelled by hand"] = None
+            call.abort(EngineError("it was cancelled by hand"))
+
+    @property
+    def running(self) -> list[str]:
+        """The calls that have not ended, as `path#index`."""
+        return [call.key for call in self._calls]
+
     def _late(self, deadline: float) -> BudgetExceeded:
         allowed = deadline - self.started
         return BudgetExceeded("seconds", needed=0, remaining=0, limit=allowed)
@@ -309,7 +362,9 @@ class Run:
 
     def limit_acted(self, resource: str) -> None:
         """Notes what a limit that acted means for repeating the run."""
-        if resource not in LOGICAL:
+        if resource == "cancelled":
+            self.timing["the run was cancelled by hand"] = None
+        elif resource not in LOGICAL:
             self.timing[f"a physical limit acted: {resource}"] = None
         elif self.cut:
             self.timing[f"the limit of {resource} acted after a cancellation"] = None

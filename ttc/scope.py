@@ -15,9 +15,8 @@ from collections.abc import (
 from dataclasses import replace
 from functools import partial
 from random import Random
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from ttc.answers import answer_key, extract_answer
 from ttc.budget import Account, Division
 from ttc.call import Call, Plan, VerifierCall, post
 from ttc.errors import BudgetExceeded, EngineError
@@ -34,6 +33,7 @@ from ttc.types import (
     Candidate,
     Chunk,
     Logprobs,
+    Order,
     Problem,
     Record,
     Sampling,
@@ -43,6 +43,12 @@ from ttc.types import (
     Usage,
 )
 from ttc.work import Work
+
+if TYPE_CHECKING:
+    from ttc.sandbox.execution import Execution
+    from ttc.sandbox.extraction import Completion
+    from ttc.sandbox.forms import Tests
+    from ttc.sandbox.limits import Limits
 
 __all__ = ["NodeScope"]
 
@@ -74,7 +80,7 @@ class NodeScope(Work):
         self._account, self._beside, self._aside = account, beside, aside
         self._calls: dict[str, Call] = {}
         self._children: set[str] = set()
-        self._verified = self._decided = self._scored = 0
+        self._verified = self._decided = self._scored = self._executed = 0
         self._when_closed: Callable[[], None] = lambda: None
 
     @property
@@ -218,8 +224,47 @@ class NodeScope(Work):
         work.calls.append(call)
         return await call.run(verifier)
 
+    async def execute(
+        self,
+        program: str | Completion,
+        tests: Tests | None = None,
+        *,
+        limits: Limits | None = None,
+    ) -> Execution:
+        """Runs code in a jail, against tests or alone; see `ttc.ports.Scope`."""
+        from ttc.program_call import ProgramCall  # the sandbox is loaded when it is needed
+        from ttc.sandbox.limits import Limits
+
+        work = self._open_work()
+        self._run.check_deadline()
+        index, self._executed = self._executed, self._executed + 1
+        limits = limits or Limits()
+        call = ProgramCall(self._run, self.path, index, (program, tests, limits))
+        work.calls.append(call)
+        return await call.run(work, program, tests, limits)
+
+    async def equivalent(
+        self, pairs: Sequence[tuple[Candidate, Candidate]]
+    ) -> tuple[bool | None, ...]:
+        """Whether the answers of each pair are equal; see `ttc.ports.Scope`."""
+        if not pairs:
+            return ()
+        from ttc.sandbox.symbolic import Check, shared_pool
+
+        format = self.problem.answer_format
+        checks = [Check(left=a.answer or "", right=b.answer or "", format=format) for a, b in pairs]
+        checked = await shared_pool().check_all(checks)
+        if any(one.was_cut for one in checked):
+            self._run.timing["a limit ended a symbolic check"] = None
+        seconds = sum(one.cpu_seconds for one in checked)
+        if seconds:
+            self._run.book("sandbox", Usage(sandbox_seconds=seconds))
+        return tuple(one.verdict for one in checked)
+
     def finish(self, candidate: Candidate, branch: Branch) -> Candidate:
         """The candidate that `branch` makes of `candidate`: text, answer, status and usage."""
+        from ttc.answers import answer_key, extract_answer
+
         text = branch.output
         answer = extract_answer(
             _begun(self.problem, branch) + text,
@@ -232,7 +277,7 @@ class NodeScope(Work):
             branch=branch,
             text=text,
             answer=answer,
-            key=answer_key(answer),
+            key=answer_key(answer, self.problem.answer_format),
             status=status,
             usage=candidate.usage + self._usage_of(branch.call),
         )
@@ -243,14 +288,26 @@ class NodeScope(Work):
         items: AsyncIterator[Any],
         *,
         ahead: int | None,
+        order: Order = "launch",
     ) -> PumpStream[U]:
         """Runs `work(item, launch index)` on up to `ahead` items at once; see `ttc.ports.Scope`."""
         if ahead is not None and ahead < 1:
             raise ValueError(f"ahead is at least 1, or None for no bound, not {ahead}")
-        part = self.innermost().part()
-        source = ordered_map(work, items, part, ahead=ahead, failed=self._failed)
+        part, on_arrival = self.innermost().part(), None
+        if order == "arrival":
+            self._run.timing["arrival order was asked for"] = None
+            on_arrival = self._note_arrival
+        source = ordered_map(
+            work, items, part, ahead=ahead, failed=self._failed, on_arrival=on_arrival
+        )
         upstream = items if isinstance(items, PumpStream) else None
         return PumpStream(source, part, upstream)
+
+    def _note_arrival(self, launched: int) -> None:
+        """Records which item came next, since no other trace of it is left."""
+        index, self._decided = self._decided, self._decided + 1
+        detail = {"rule": "arrival_order", "launched": launched}
+        self._run.journal.add(Record(path=self.path, index=index, kind="decision", detail=detail))
 
     def run(
         self,
@@ -436,7 +493,9 @@ class NodeScope(Work):
             call=error.call,
         )
         usage = item.usage + self._usage_of(error.call)
-        return replace(item, branch=branch, status="failed", error=str(error), usage=usage)
+        call = self._calls.get(error.call or "")
+        status: Status = "cancelled" if call is not None and call.cancelled else "failed"
+        return replace(item, branch=branch, status=status, error=str(error), usage=usage)
 
 
 async def _generator(items: AsyncIterator[Candidate]) -> AsyncGenerator[Candidate, None]:

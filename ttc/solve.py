@@ -14,9 +14,11 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from ttc.budget import LOGICAL, MEASURED, RESERVED, Account, shares
 from ttc.clock import StandingClock, SystemClock
+from ttc.control import Control
 from ttc.demands import demands_of
 from ttc.errors import BudgetExceeded, EngineError, GraphError, NodeError, RecordError, TTCError
 from ttc.graph import Flow, Node, compile_graph
@@ -32,6 +34,9 @@ from ttc.run import Run
 from ttc.scope import NodeScope
 from ttc.streams import iterate
 from ttc.types import Budget, Candidate, Event, Outcome, Problem
+
+if TYPE_CHECKING:
+    from ttc.sandbox.zygote import SandboxChoice
 
 __all__ = ["asolve", "asolve_many", "replay", "solve", "solve_many"]
 
@@ -50,6 +55,8 @@ def solve(  # noqa: PLR0913 - all keywords but two, each of its own
     clock: Clock | None = None,
     prices: Prices | None = None,
     watch: Watch | None = None,
+    control: Control | None = None,
+    sandbox: SandboxChoice = "auto",
     journal: str | os.PathLike[str] | None = None,
 ) -> Outcome:
     """Solves one problem and returns what the strategy came to.
@@ -64,6 +71,9 @@ def solve(  # noqa: PLR0913 - all keywords but two, each of its own
         clock: what seconds are measured by; the machine's by default.
         prices: what tokens cost; those of the user's `prices.toml` by default.
         watch: is told what happens, from the run's own thread.
+        control: changes the run while it runs.
+        sandbox: how safely programs of the model are run: `auto` in the best jail that holds here,
+            `full` in a full one or not at all, `none` without a jail, as you; see `SECURITY.md`.
         journal: a file in which the run is kept. If it is there, the run in it goes on: what it
             holds is not asked again.
 
@@ -75,7 +85,7 @@ def solve(  # noqa: PLR0913 - all keywords but two, each of its own
         EngineError: a model cannot be had, or the prompt does not fit its context.
         NodeError: a bug in a node; it holds the outcome until then.
     """
-    arguments = _Arguments(model, models, seed, clock, prices, watch, journal)
+    arguments = _Arguments(model, models, seed, clock, prices, watch, control, sandbox, journal)
     return on_the_loop(_solve_one(problem, strategy, arguments, budget))
 
 
@@ -90,10 +100,12 @@ async def asolve(  # noqa: PLR0913 - all keywords but two, each of its own
     clock: Clock | None = None,
     prices: Prices | None = None,
     watch: Watch | None = None,
+    control: Control | None = None,
+    sandbox: SandboxChoice = "auto",
     journal: str | os.PathLike[str] | None = None,
 ) -> Outcome:
     """As `solve`, in the caller's event loop. Cancelling it cancels and settles the run."""
-    arguments = _Arguments(model, models, seed, clock, prices, watch, journal)
+    arguments = _Arguments(model, models, seed, clock, prices, watch, control, sandbox, journal)
     return await _solve_one(problem, strategy, arguments, budget)
 
 
@@ -110,6 +122,8 @@ def solve_many(  # noqa: PLR0913 - all keywords but two, each of its own
     clock: Clock | None = None,
     prices: Prices | None = None,
     watch: Watch | None = None,
+    control: Control | None = None,
+    sandbox: SandboxChoice = "auto",
 ) -> list[Outcome]:
     """Solves many problems with one strategy, and returns their outcomes in order.
 
@@ -126,10 +140,12 @@ def solve_many(  # noqa: PLR0913 - all keywords but two, each of its own
         clock: what seconds are measured by.
         prices: what tokens cost.
         watch: is told what happens.
+        control: changes the run while it runs, or one of its problems.
+        sandbox: how safely programs of the model are run.
 
     A bug in a node ends the run of its problem only, whose outcome then holds the error.
     """
-    arguments = _Arguments(model, models, seed, clock, prices, watch)
+    arguments = _Arguments(model, models, seed, clock, prices, watch, control, sandbox)
     return on_the_loop(
         _solve_all(problems, strategy, arguments, _Limits(budget, per_problem, concurrency))
     )
@@ -148,9 +164,11 @@ async def asolve_many(  # noqa: PLR0913 - all keywords but two, each of its own
     clock: Clock | None = None,
     prices: Prices | None = None,
     watch: Watch | None = None,
+    control: Control | None = None,
+    sandbox: SandboxChoice = "auto",
 ) -> list[Outcome]:
     """As `solve_many`, in the caller's event loop."""
-    arguments = _Arguments(model, models, seed, clock, prices, watch)
+    arguments = _Arguments(model, models, seed, clock, prices, watch, control, sandbox)
     return await _solve_all(
         problems, strategy, arguments, _Limits(budget, per_problem, concurrency)
     )
@@ -159,7 +177,7 @@ async def asolve_many(  # noqa: PLR0913 - all keywords but two, each of its own
 class _Arguments:
     """What `solve` and its siblings share, resolved once."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each of its own
         self,
         model: Model | None,
         models: Mapping[str, Model] | None,
@@ -167,6 +185,8 @@ class _Arguments:
         clock: Clock | None,
         prices: Prices | None,
         watch: Watch | None,
+        control: Control | None,
+        sandbox: SandboxChoice,
         journal: str | os.PathLike[str] | None = None,
     ) -> None:
         bound = dict(models or {})
@@ -180,7 +200,8 @@ class _Arguments:
         self.journal = None if journal is None else Path(journal)
         self.clock = clock or SystemClock()
         self.prices = Prices.of_the_user() if prices is None else prices
-        self.watch = watch
+        self.watch, self.sandbox = watch, sandbox
+        self.control = control or Control()
 
     def prepare(self, strategy: Node | str, *budgets: Budget) -> tuple[Node, dict[str, Engine]]:
         """The strategy, checked against its engines; engines are loaded only if it can run."""
@@ -234,34 +255,37 @@ class _Limits:
 async def _solve_one(
     problem: str | Problem, strategy: Node | str, arguments: _Arguments, budget: Budget | None
 ) -> Outcome:
-    budget = budget or Budget()
-    graph, engines = arguments.prepare(strategy, budget)
-    asked = _problem(problem)
-    if arguments.journal is None:
-        outcome = await _run(asked, graph, engines, arguments, budget)
-    else:
+    limit = budget or Budget()
+    graph, engines = arguments.prepare(strategy, limit)
+    asked, prices = _problem(problem), arguments.prices_of(engines)
+    journal = None
+    if arguments.journal is not None:
         text = strategy if isinstance(strategy, str) else None
-        prices = arguments.prices_of(engines)
-        facts = facts_of(asked, graph, text, arguments.given_seed, budget, engines, prices)
+        facts = facts_of(asked, graph, text, arguments.given_seed, limit, engines, prices)
         journal = open_run(arguments.journal, facts, arguments.clock)
-        outcome = await _run_kept(asked, graph, engines, arguments, budget, journal)
+    outcome = await _run_one(asked, graph, engines, arguments, limit, journal)
     if outcome.error is not None:
         raise outcome.error
     return outcome
 
 
-async def _run_kept(
+async def _run_one(
     problem: Problem,
     graph: Node,
     engines: Mapping[str, Engine],
     arguments: _Arguments,
     budget: Budget,
-    journal: DiskJournal,
+    journal: DiskJournal | None,
 ) -> Outcome:
-    """A run in a journal, which is brought to the disk whatever comes of the run."""
-    arguments.seed, arguments.prices = journal.seed, journal.prices
+    """A run of one problem; its journal is brought to the disk whatever comes of it."""
+    if journal is not None:
+        arguments.seed, arguments.prices = journal.seed, journal.prices
+    prices, now = arguments.prices_of(engines), arguments.clock.now()
+    arguments.control.begin([budget], engines, prices, now=now)
+    if journal is None:
+        return await _run(0, problem, graph, engines, arguments)
     try:
-        outcome = await _run(problem, graph, engines, arguments, budget, journal)
+        outcome = await _run(0, problem, graph, engines, arguments, journal)
         journal.check()
         if outcome.error is None:
             journal.finish(outcome)
@@ -293,12 +317,14 @@ def replay(run: str | os.PathLike[str], strategy: Node | str | None = None) -> O
         raise RecordError(f"the strategy of {path.name} was built in Python; pass it as strategy=")
     kept.elapsed = kept.end["usage"]["seconds"]
     engines = {role: RecordedEngine(values) for role, values in kept.run["engines"].items()}
-    arguments = _Arguments(None, engines, kept.run["seed"], StandingClock(), Prices(), None)
+    arguments = _Arguments(
+        None, engines, kept.run["seed"], StandingClock(), Prices(), None, None, "auto"
+    )
     problem, budget = problem_of(kept.run["problem"]), Budget(**kept.run["budget"])
     graph, bound = arguments.prepare(strategy)
     facts = facts_of(problem, graph, None, arguments.seed, budget, bound, {})
     journal = DiskJournal(kept, facts, arguments.clock, None)
-    return on_the_loop(_run_kept(problem, graph, bound, arguments, budget, journal))
+    return on_the_loop(_run_one(problem, graph, bound, arguments, budget, journal))
 
 
 async def _solve_all(
@@ -308,24 +334,25 @@ async def _solve_all(
     limits: _Limits,
 ) -> list[Outcome]:
     graph, engines = arguments.prepare(strategy, limits.run, limits.per_problem)
-    asked = [_problem(problem) for problem in problems]
-    started = arguments.clock.now()
-    room = asyncio.Semaphore(limits.concurrency)
+    arguments.control.begin(
+        limits.of_each(len(problems)),
+        engines,
+        arguments.prices_of(engines),
+        now=arguments.clock.now(),
+        seconds=limits.run.seconds,
+    )
+    outcomes: dict[int, Outcome] = {}
+    queue = iter(range(len(problems)))
 
-    async def one(problem: Problem, budget: Budget) -> Outcome:
-        async with room:
-            if limits.run.seconds is not None:
-                left = max(0.0, limits.run.seconds - (arguments.clock.now() - started))
-                own = budget.seconds
-                budget = replace(budget, seconds=left if own is None else min(own, left))
-            return await _run(problem, graph, engines, arguments, budget)
+    async def work() -> None:
+        for place in queue:  # shared: each problem is taken by one worker, in order
+            problem = _problem(problems[place])
+            outcomes[place] = await _run(place, problem, graph, engines, arguments)
 
     async with asyncio.TaskGroup() as group:
-        tasks = [
-            group.create_task(one(problem, budget))
-            for problem, budget in zip(asked, limits.of_each(len(asked)), strict=True)
-        ]
-    return [task.result() for task in tasks]
+        for _ in range(min(limits.concurrency, len(problems))):
+            group.create_task(work())
+    return [outcomes[place] for place in range(len(problems))]
 
 
 def _problem(problem: str | Problem) -> Problem:
@@ -333,13 +360,15 @@ def _problem(problem: str | Problem) -> Problem:
 
 
 async def _run(
+    place: int,
     problem: Problem,
     graph: Node,
     engines: Mapping[str, Engine],
     arguments: _Arguments,
-    budget: Budget,
     journal: Journal | None = None,
 ) -> Outcome:
+    control, now = arguments.control, arguments.clock.now()
+    budget = control.budget_of(place, now)
     account = Account(budget)
     run = Run(
         problem,
@@ -347,12 +376,20 @@ async def _run(
         account,
         seed=arguments.seed,
         clock=arguments.clock,
-        prices=arguments.prices_of(engines),
         watch=arguments.watch,
         journal=journal,
     )
     run.demands = demands_of(graph)
-    scope = NodeScope(run, account, "")
+    run.sandbox = arguments.sandbox
+    control.attach(place, run)
+    try:
+        return await _run_attached(run, graph, budget)
+    finally:
+        control.detach(place)
+
+
+async def _run_attached(run: Run, graph: Node, budget: Budget) -> Outcome:
+    scope = NodeScope(run, run.account, "")
     if budget.seconds is not None:
         run.expire_at(run.journal.deadline(run.started, budget.seconds, run.clock.now()))
     try:
@@ -390,7 +427,7 @@ async def _ended(run: Run, error: TTCError | None) -> Outcome:
     return _outcome(run, [], error)
 
 
-_FRUITLESS = ("no_valid_answer", "no_finite_score")
+_FRUITLESS = ("no_valid_answer", "no_finite_score", "abstained")
 
 
 def _outcome(run: Run, chosen: Sequence[Candidate], error: TTCError | None) -> Outcome:

@@ -8,6 +8,7 @@ outcome = ttc.solve("What is 17 * 23?", SelfConsistency(n=4), model=engine, seed
 
 from __future__ import annotations
 
+import json
 import math
 import re
 import zlib
@@ -50,7 +51,8 @@ Script = Reply | Sequence[Reply] | Callable[[Request], Reply]
 class FakeEngine:
     """An engine that says what it is told to, and counts everything that it is asked.
 
-    Its tokens are words with the space before them. It is replayable: a reply depends on the
+    Its tokens are words with the space before them, and its prompts the messages, one to a line,
+    after tools and template options as JSON. It is replayable: a reply depends on the
     request alone, so a list of replies is drawn from by the request's seed; to give the i-th call
     the i-th reply, pass `in_order=True`.
     """
@@ -128,10 +130,8 @@ class FakeEngine:
         self._line: deque[_FakeGeneration] = deque()
 
     def root(self, problem: Problem, role: str) -> Branch:
-        """The prompt, or the messages one to a line."""
-        text = problem.prompt
-        if text is None:
-            text = "".join(f"{message.role}: {message.content}\n" for message in problem.messages)
+        """The prompt: as it is, or the lines of a conversation."""
+        text = _conversation(problem) if problem.prompt is None else problem.prompt
         return Branch(role=role, text=text, token_ids=_ids(text))
 
     def append(self, branch: Branch, text: str, *, as_token: bool = False) -> Branch:
@@ -246,6 +246,21 @@ class _FakeReading:
         return 0
 
 
+def _conversation(problem: Problem) -> str:
+    """A prompt of lines; the last one ends where the model goes on with it."""
+    lines = [f"tool: {json.dumps(tool, default=dict)}" for tool in problem.tools]
+    for name, value in problem.template_options.items():
+        lines.append(f"{name}: {json.dumps(value, default=dict)}")
+    for message in problem.messages:
+        said = message.content
+        if message.reasoning_content is not None:
+            said = f"<think>{message.reasoning_content}</think>{said}"
+        for call in message.tool_calls:
+            said += f" {call.name}({json.dumps(call.arguments, default=dict)})"
+        lines.append(f"{message.role}: {said}")
+    return "\n".join(lines) + ("" if problem.continue_last else "\n")
+
+
 class _FakeGeneration:
     """One call of a `FakeEngine`: a token each tick of its pace."""
 
@@ -320,7 +335,8 @@ class _FakeGeneration:
         piece = self._pieces[self._given]
         self._draw()
         if self._on_chunk is not None:
-            self._on_chunk(Chunk(text=piece, token_ids=_ids(piece)))
+            top = self._engine.measured(self._request, 1)["top_logprobs"]
+            self._on_chunk(Chunk(text=piece, token_ids=_ids(piece), top_logprobs=top))
 
     def _draw(self) -> None:
         self._hold()

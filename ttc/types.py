@@ -27,6 +27,7 @@ __all__ = [
     "FinishReason",
     "Logprobs",
     "Message",
+    "Order",
     "Outcome",
     "Problem",
     "Record",
@@ -34,15 +35,28 @@ __all__ = [
     "Score",
     "Status",
     "Tail",
+    "ToolCall",
     "Usage",
 ]
 
 FinishReason = Literal["stop", "length", "cancelled", "error"]
 Status = Literal["open", "finished", "truncated", "failed", "cancelled"]
-AnswerFormat = Literal["auto", "boxed", "marked", "number", "text"]
+Order = Literal["launch", "arrival"]
+AnswerFormat = Literal["auto", "boxed", "marked", "number", "choice", "code", "json", "text"]
 
 MAX_LOGPROBS = 20
 """The most log probabilities that a token carries beside its own."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToolCall:
+    """A call of a tool that the assistant asked for."""
+
+    name: str
+    arguments: Mapping[str, Any]
+    """A JSON object."""
+    id: str | None = None
+    """What the tool's answer names it by, where the model's chat template wants that."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +65,24 @@ class Message:
 
     role: Literal["system", "user", "assistant", "tool"]
     content: str
+    tool_calls: tuple[ToolCall, ...] = ()
+    """What the assistant asked tools for, after its content."""
+    tool_call_id: str | None = None
+    """Which call a tool's message answers. Many chat templates go by the order alone."""
+    reasoning_content: str | None = None
+    """What the assistant thought before its content."""
+
+    def __post_init__(self) -> None:
+        for field_, role in (
+            ("tool_calls", "assistant"),
+            ("reasoning_content", "assistant"),
+            ("tool_call_id", "tool"),
+        ):
+            if getattr(self, field_) not in ((), None) and self.role != role:
+                raise ValueError(
+                    f"{field_} belongs to a message of the role {role!r}, and this one's is "
+                    f"{self.role!r}"
+                )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,6 +122,12 @@ class Problem:
             raise ValueError(
                 f"continue_last goes on with a message of the assistant, and the last one is the "
                 f"{self.messages[-1].role}'s; add one, or leave continue_last out"
+            )
+        last = self.messages[-1] if self.continue_last else None
+        if last and (last.tool_calls or last.reasoning_content is not None):
+            raise ValueError(
+                "continue_last goes on with the content of the last message, which has tool_calls "
+                "or reasoning_content; write them into the content, or leave continue_last out"
             )
 
     @classmethod
@@ -237,6 +275,8 @@ class Chunk:
 
     text: str
     token_ids: tuple[int, ...] | None
+    top_logprobs: tuple[Sequence[float], ...] | None = None
+    """Those of its tokens, as on the branch; `None` where nobody asked for them."""
     branch: Branch | None = None
     """The whole branch, on the last chunk."""
 
@@ -250,6 +290,8 @@ class Score:
     range: tuple[float, float] | None = (0.0, 1.0)
     """The least and the largest value, (0, 1), or `None` for a score without bounds."""
     verifier: str = ""
+    is_probability: bool = False
+    """Whether the value is an estimate of the chance that the candidate is right."""
     evidence: Mapping[str, Any] = field(default_factory=dict)
     call: str | None = None
     """The verifier call that gave the score, as `path#index`."""
@@ -425,8 +467,8 @@ class Record:
     """The node that asked or decided."""
     index: int
     """Which of the node's calls, or of its decisions, this is."""
-    kind: Literal["call", "score", "verify", "decision"]
-    """A call that generates; one that reads given text; one of a verifier; a decision."""
+    kind: Literal["call", "score", "verify", "execution", "decision"]
+    """A call that generates, reads given text, or verifies; a program; a decision."""
     fingerprint: str = ""
     """A hash of the whole request: branch, sampling, ends, seed."""
     detail: Mapping[str, Any] = field(default_factory=dict)
@@ -462,7 +504,7 @@ class Outcome:
     trace: tuple[Record, ...]
     stopped_by: str
     """`completed`; a stop rule; the limit of a `Budget` that acted, as `tokens` or `seconds`;
-    `cancelled`; `no_valid_answer`; `no_finite_score`; `error`."""
+    `cancelled`; `no_valid_answer`; `no_finite_score`; `abstained`; `error`."""
     refusal: BudgetExceeded | None = None
     """What the limit in `stopped_by` refused: what it needed, and what was left."""
     timing_dependent: tuple[str, ...] = ()

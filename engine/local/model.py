@@ -21,7 +21,7 @@ from ttc.engine.local.files.loader import Loader, Rows, Weights, vector
 from ttc.engine.local.kv import KVPool
 from ttc.engine.local.linear import Linear, LinearFactory
 from ttc.engine.local.logprobs import token_logprobs
-from ttc.engine.local.rope import Rotation
+from ttc.engine.local.rotation import Rotation
 from ttc.engine.local.sample import Draw, Drawn, draw_tokens
 
 __all__ = ["Llama", "Model", "reward_layers"]

@@ -164,7 +164,8 @@ class Sequence(Call):
         return self._chunk(token, text + rest, branch)
 
     def _chunk(self, token: int, text: str, branch: Branch | None) -> Chunk:
-        return Chunk(text=text, token_ids=(token,), branch=branch)
+        top = tuple(self._top_logprobs[-1:]) if self.request.sampling.logprobs else None
+        return Chunk(text=text, token_ids=(token,), top_logprobs=top, branch=branch)
 
     def _branch(self, reason: FinishReason, stop: str | int | None) -> Branch:
         parent = self.request.branch

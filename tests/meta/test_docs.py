@@ -9,6 +9,7 @@ import pytest
 from tests.meta.tree import ROOT
 from ttc import strategies
 from ttc.graph import Node
+from ttc.registry import names
 from ttc.text_form import parse
 
 PAGES = [*sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md"]
@@ -51,6 +52,15 @@ def test_every_option_of_a_node_is_explained(node: type[Node]) -> None:
     assert is_dataclass(node)
 
     assert [f.name for f in fields(node) if f"`{f.name}`" not in options] == []
+
+
+@pytest.mark.parametrize("name", names("verifiers"))
+def test_every_verifier_has_a_row(name: str) -> None:
+    """With its name in the text form."""
+    page = (ROOT / "docs" / "verifiers.md").read_text(encoding="utf-8")
+    rows = [line for line in page.splitlines() if line.startswith("| `")]
+
+    assert any(f"`{name}`" in row or f"`{name}(" in row for row in rows)
 
 
 def test_every_stop_rule_is_explained() -> None:

@@ -20,13 +20,14 @@ import typer
 from typer.main import get_command
 
 from ttc.cli.config import config
+from ttc.cli.control import control
 from ttc.cli.demo import demo
 from ttc.cli.doctor import doctor
 from ttc.cli.engines import default_model
 from ttc.cli.graph import graph
 from ttc.cli.models import models
 from ttc.cli.pool import pool
-from ttc.cli.pull import pull
+from ttc.cli.pull import pull, remove
 from ttc.cli.runs import runs
 from ttc.cli.sample import sample
 from ttc.cli.solve import solve
@@ -44,7 +45,7 @@ app = typer.Typer(
     add_completion=False,
     help="Turns extra inference into better answers, under a budget that it never exceeds.",
 )
-for _command in (solve, sample, graph, doctor, pull, models, config, demo):
+for _command in (solve, sample, control, graph, doctor, pull, remove, models, config, demo):
     app.command()(_command)
 for _name, _group in {"runs": runs, "pool": pool}.items():
     app.add_typer(_group, name=_name)

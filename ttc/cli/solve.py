@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,8 +12,9 @@ from typing import Annotated, Any, NamedTuple, cast, get_args
 import typer
 
 from ttc.cli.budgets import parse_budget, shortage
-from ttc.cli.engines import DEFAULT_MODEL, engine_of
+from ttc.cli.engines import DEFAULT_MODEL, MODEL_HELP, engine_of
 from ttc.cli.outcomes import as_json, failure, show_outcome
+from ttc.cli.steering import steerable
 from ttc.cli.terminal import Fault, counted, is_live, one_line, say, status
 from ttc.journal.runs import info, new_run, path_of
 from ttc.journal.values import problem_of
@@ -38,12 +40,10 @@ def solve(  # noqa: PLR0913 - every option of the command
     strategy: Annotated[
         str, typer.Option(help="The strategy in its text form.", metavar="SPEC")
     ] = _STRATEGY,
-    model: Annotated[
-        str, typer.Option(help="A built-in name, or a path to a GGUF file.")
-    ] = DEFAULT_MODEL,
+    model: Annotated[str, typer.Option(help=MODEL_HELP)] = DEFAULT_MODEL,
     budget: Annotated[
         str,
-        typer.Option(help="Limits of tokens, calls, verifier_calls, seconds.", metavar="LIMITS"),
+        typer.Option(help="Limits of tokens, calls, seconds and others.", metavar="LIMITS"),
     ] = _BUDGET,
     seed: Annotated[int | None, typer.Option(help="Repeats a run.", show_default="random")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
@@ -90,7 +90,12 @@ class _Begin(NamedTuple):
     def on(self, model: str) -> Outcome:
         """What it comes to on a model."""
         parse(self.strategy)  # a fault in it is told before a model is loaded
-        with engine_of(model) as engine, watching(self.budget.tokens) as watch:
+        name = f"solve-{os.getpid()}" if self.journal is None else self.journal.stem
+        with (
+            engine_of(model) as engine,
+            steerable(name) as control,
+            watching(self.budget.tokens) as watch,
+        ):
             return solve_problem(
                 self.problem,
                 self.strategy,
@@ -98,6 +103,7 @@ class _Begin(NamedTuple):
                 budget=self.budget,
                 seed=self.seed,
                 watch=watch,
+                control=control,
                 journal=self.journal,
             )
 

@@ -29,7 +29,7 @@ from ttc.engine.local.native.library import (
 )
 from ttc.engine.local.native.sampler import NativeSampler
 from ttc.engine.local.native.weights import Packer, QuantisedLinear
-from ttc.engine.local.rope import Rotation
+from ttc.engine.local.rotation import Rotation
 from ttc.engine.local.sample import Draw, Drawn
 from ttc.errors import EngineError
 
