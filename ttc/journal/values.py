@@ -14,7 +14,7 @@ from ttc.costs import Costs
 from ttc.errors import EngineError, RecordError
 from ttc.ports import Capabilities, Engine
 from ttc.prices import Price
-from ttc.types import Branch, Budget, Chunk, Message, Problem, Score, Usage
+from ttc.types import Branch, Budget, Chunk, Message, Problem, Score, ToolCall, Usage
 
 __all__ = [
     "Values",
@@ -27,6 +27,8 @@ __all__ = [
     "engine_values",
     "error_of",
     "error_values",
+    "message_of",
+    "message_values",
     "plain",
     "price_of",
     "price_values",
@@ -134,9 +136,21 @@ def problem_values(problem: Problem) -> Values:
 
 def problem_of(values: Mapping[str, Any]) -> Problem:
     """The problem that such values describe."""
-    messages = tuple(Message(**message) for message in values["messages"])
+    messages = tuple(map(message_of, values["messages"]))
     tools, tests = tuple(values["tools"]), tuple(values["tests"])
     return Problem(**{**values, "messages": messages, "tools": tools, "tests": tests})
+
+
+def message_values(message: Message) -> Values:
+    """One turn, without what it leaves at its default."""
+    values = asdict(message)
+    return {f.name: values[f.name] for f in fields(message) if values[f.name] != f.default}
+
+
+def message_of(values: Mapping[str, Any]) -> Message:
+    """The turn that such values describe."""
+    calls = tuple(ToolCall(**call) for call in values.get("tool_calls", ()))
+    return Message(**{**values, "tool_calls": calls})
 
 
 def budget_of(values: Mapping[str, Any]) -> Budget:

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from ttc.errors import EngineError, RecordError
 from ttc.journal import derive_seed
+from ttc.journal.values import message_values
 from ttc.pools.pool import Completion, PoolFile
 from ttc.ports import Engine, Request
 from ttc.types import UNFILTERED, Branch, Message, Problem, Sampling
@@ -106,7 +107,7 @@ def with_id(problem: Problem) -> Problem:
     """The problem with an id: its own, or a hash of its prompt."""
     if problem.id:
         return problem
-    asked = json.dumps([problem.prompt, [vars(message) for message in problem.messages]])
+    asked = json.dumps([problem.prompt, [message_values(message) for message in problem.messages]])
     return replace(problem, id=hashlib.blake2b(asked.encode(), digest_size=6).hexdigest())
 
 

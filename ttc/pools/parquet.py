@@ -66,7 +66,7 @@ _SAMPLING: dict[Any, Any] = {
 
 def _row(completion: Completion, pool: Pool) -> dict[str, Any]:
     row = {f.name: getattr(completion, f.name) for f in fields(completion)}
-    row["messages"] = [dict(vars(message)) for message in completion.messages]
+    row["messages"] = [{"role": m.role, "content": m.content} for m in completion.messages]
     sampling, scores = row.pop("sampling"), row.pop("scores")
     if sampling is not None:
         row |= {f"sampling.{name}": value for name, value in vars(sampling).items()}

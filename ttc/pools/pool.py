@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Any
 
 from ttc.errors import RecordError
+from ttc.journal.values import message_of, message_values
 from ttc.lines import Lines, read_lines
 from ttc.types import Branch, FinishReason, Message, Problem, Sampling
 
@@ -338,7 +339,7 @@ def _line(completion: Completion) -> bytes:
         if (value := getattr(completion, f.name)) not in (f.default, {})
     }
     if completion.messages:
-        values["messages"] = [dict(vars(message)) for message in completion.messages]
+        values["messages"] = list(map(message_values, completion.messages))
     if completion.sampling is not None:
         values["sampling"] = dict(vars(completion.sampling))
     return json.dumps({"schema_version": SCHEMA_VERSION, **values}).encode()
@@ -368,7 +369,7 @@ def _completion(values: dict[str, Any]) -> Completion:
     version = values.pop("schema_version", None)
     if version != SCHEMA_VERSION:
         raise ValueError(f"schema_version is {version!r}; other files are taken in by an import")
-    values["messages"] = tuple(Message(**message) for message in values.get("messages", ()))
+    values["messages"] = tuple(map(message_of, values.get("messages", ())))
     for name in ("prompt_ids", "token_ids", "logprobs", "top_means", "until"):
         if values.get(name) is not None:
             values[name] = tuple(values[name])
