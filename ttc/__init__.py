@@ -5,20 +5,18 @@ from typing import TYPE_CHECKING
 from ttc.control import Control
 from ttc.errors import (
     BudgetExceeded,
-    ContextOverflow,
     EngineError,
     GraphError,
-    ModelFileError,
     NodeError,
     PriceError,
-    Revoked,
+    RecordError,
     SandboxError,
     SettingsError,
     TTCError,
     VerifierError,
 )
 from ttc.graph import Node, node
-from ttc.solve import asolve, asolve_many, solve, solve_many
+from ttc.solve import asolve, asolve_many, replay, solve, solve_many
 from ttc.types import (
     Budget,
     Candidate,
@@ -36,18 +34,16 @@ __all__ = [
     "Budget",
     "BudgetExceeded",
     "Candidate",
-    "ContextOverflow",
     "Control",
     "EngineError",
     "GraphError",
     "Message",
-    "ModelFileError",
     "Node",
     "NodeError",
     "Outcome",
     "PriceError",
     "Problem",
-    "Revoked",
+    "RecordError",
     "Sampling",
     "SandboxError",
     "Score",
@@ -61,6 +57,7 @@ __all__ = [
     "asolve_many",
     "confidence",
     "node",
+    "replay",
     "solve",
     "solve_many",
 ]

@@ -21,6 +21,7 @@ from ttc.errors import (
     ContextOverflow,
     EngineError,
     NodeError,
+    RecordError,
     SandboxError,
     TTCError,
     VerifierError,
@@ -171,13 +172,13 @@ class Call:
     async def _generate(self, ticket: Ticket) -> Branch:
         plan = self._plan
         granted = ticket.granted["tokens"] - ticket.prompt_tokens - sum(self._tail)
-        branch = await self._extend(plan.branch, granted, self._seed)
+        branch = await self._extend(plan.branch, granted, self._seed, self.key)
         if plan.tail is None or branch.finish_reason != "length":
             return branch
         self._cue = self._tail[0]
         seed = derive_seed(self._run.seed, plan.path, f"{plan.index}/tail")
         cue = self._engine.append(branch, plan.tail.cue)
-        return await self._extend(cue, plan.tail.max_tokens, seed)
+        return await self._extend(cue, plan.tail.max_tokens, seed, f"{self.key}/tail")
 
     def _launch(self) -> Ticket:
         plan, tail = self._plan, sum(self._tail)
@@ -238,7 +239,7 @@ class Call:
             seed=self._seed,
         )
 
-    async def _extend(self, branch: Branch, max_tokens: int, seed: int) -> Branch:
+    async def _extend(self, branch: Branch, max_tokens: int, seed: int, name: str) -> Branch:
         loop = asyncio.get_running_loop()
         self._arrival, self._allowed = loop.create_future(), max_tokens
         request = Request(
@@ -247,13 +248,14 @@ class Call:
             sampling=self._sampling,
             seed=seed,
             until=self._plan.until,
+            call=name,
         )
         self._sent = branch.num_tokens
         self._generation = generation = self._engine.submit(request, self._on_chunk)
         generation.future.add_done_callback(deliver(loop, self._arrival))
         segment = await self._arrival
         self._check_cut()  # it may have been cut between its arrival and this step
-        produced = max_tokens if segment.token_ids is None else len(segment.token_ids)
+        produced = max_tokens if segment.length is None else segment.length
         self._count(produced)
         if produced > max_tokens:
             raise EngineError(
@@ -401,7 +403,11 @@ class VerifierCall:
 
     async def _verified(self, verifier: Verifier) -> tuple[Score, ...]:
         try:
-            raw = tuple(await verifier(self._run.problem, self._candidates, self._scope))
+            raw = await self._run.journal.scores(
+                self._place,
+                verifier,
+                lambda: verifier(self._run.problem, self._candidates, self._scope),
+            )
             if len(raw) != len(self._candidates):
                 raise VerifierError(
                     f"{verifier.name} gave {len(raw)} scores for {len(self._candidates)} candidates"
@@ -410,7 +416,7 @@ class VerifierCall:
                 replace(score, verifier=verifier.name, range=verifier.range, call=self.key)
                 for score in raw
             )
-        except (BudgetExceeded, NodeError, SandboxError):
+        except (BudgetExceeded, NodeError, RecordError, SandboxError):
             raise
         except asyncio.CancelledError:
             if self._done:

@@ -7,6 +7,7 @@ default. The file is `config.toml` in the user's configuration folder, and may b
     model = "smollm2-135m"      # TTC_MODEL: what the command line uses where no model is named
     offline = false             # TTC_OFFLINE, HF_HUB_OFFLINE: nothing is fetched
     hub = "https://..."         # HF_ENDPOINT: where models are fetched from
+    journal_mb = 1024           # TTC_JOURNAL_MB: how large the journal of one run may become
 
 The token of the hub, `HF_TOKEN`, is no setting: it is never kept, and never printed.
 """
@@ -41,9 +42,17 @@ _VARIABLES = {
     "model": ("TTC_MODEL",),
     "offline": ("TTC_OFFLINE", "HF_HUB_OFFLINE"),
     "hub": ("HF_ENDPOINT",),
+    "journal_mb": ("TTC_JOURNAL_MB",),
 }
-_KINDS: dict[str, type] = {"home": str, "model": str, "offline": bool, "hub": str}
-_NAMES_OF_KINDS = {str: "a text", bool: "true or false"}
+_KINDS: dict[str, type] = {
+    "home": str,
+    "model": str,
+    "offline": bool,
+    "hub": str,
+    "journal_mb": int,
+}
+_NAMES_OF_KINDS = {str: "a text", bool: "true or false", int: "a whole number"}
+_JOURNAL_MB = 1024
 _TRUTHS = {"1": True, "true": True, "yes": True, "on": True}
 _TRUTHS |= {"0": False, "false": False, "no": False, "off": False}
 
@@ -69,6 +78,8 @@ class Settings:
     """Whether fetching is forbidden."""
     hub: Setting[str | None]
     """The address of the hub; `None` is that of huggingface_hub."""
+    journal_mb: Setting[int]
+    """The largest size of the journal of one run, in MiB."""
 
 
 def config_file() -> Path:
@@ -105,6 +116,7 @@ def settings(*, home: str | None = None, model: str | None = None) -> Settings:
         model=_text("model", model, file) or Setting(DEFAULT_MODEL, "default"),
         offline=_switch("offline", file) or Setting(False, "default"),
         hub=_address("hub", file) or Setting(None, "default"),
+        journal_mb=_count("journal_mb", file) or Setting(_JOURNAL_MB, "default"),
     )
 
 
@@ -133,6 +145,18 @@ def _switch(key: str, file: dict[str, object]) -> Setting[bool] | None:
             f"{key} is {found.value!r} ({found.source}); set it to one of {', '.join(_TRUTHS)}"
         )
     return Setting(value, found.source)
+
+
+def _count(key: str, file: dict[str, object]) -> Setting[int] | None:
+    found = _found(key, None, file)
+    if found is None:
+        return None
+    text = str(found.value).strip()
+    if not (text.isascii() and text.isdecimal() and int(text) > 0):
+        raise SettingsError(
+            f"{key} is {found.value!r} ({found.source}); set it to a whole number above 0"
+        )
+    return Setting(int(text), found.source)
 
 
 def _address(key: str, file: dict[str, object]) -> Setting[str | None] | None:

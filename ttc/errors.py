@@ -10,6 +10,8 @@
     ├── VerifierError
     ├── NodeError
     ├── PriceError
+    ├── RecordError
+    │   └── JournalMismatch
     ├── SandboxError
     └── SettingsError
 
@@ -29,9 +31,11 @@ __all__ = [
     "ContextOverflow",
     "EngineError",
     "GraphError",
+    "JournalMismatch",
     "ModelFileError",
     "NodeError",
     "PriceError",
+    "RecordError",
     "Revoked",
     "SandboxError",
     "SettingsError",
@@ -116,6 +120,24 @@ class NodeError(TTCError):
 
 class PriceError(TTCError):
     """A limit that cannot be kept, since nobody told what work costs; or a bad table of prices."""
+
+
+class RecordError(TTCError):
+    """A journal or a pool that is damaged, in use, full, or does not hold what is asked of it."""
+
+
+class JournalMismatch(RecordError):
+    """A run that asks for something else than its journal holds; nothing was written."""
+
+    def __init__(self, journal: str, path: str, what: str, before: str, now: str) -> None:
+        self.path = path
+        """The call that differs, as `path#index`; `run` or `end` where the whole does."""
+        self.what = what
+        """What of it differs."""
+        super().__init__(
+            f"{journal} is of another run: {what} of {path} was {before} and is {now}; go on with "
+            "what the run began with, or begin another one"
+        )
 
 
 class SandboxError(TTCError):

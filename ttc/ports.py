@@ -113,6 +113,8 @@ class Request:
     """64 bits. Noise is a function of (seed, position, token) alone."""
     until: tuple[str | int, ...] = ()
     """Strings and token ids that end the call. The model's own end tokens always do."""
+    call: str = ""
+    """Whose request it is, as `path#index`, and `/tail` behind it: for records, never for noise."""
 
 
 class Generation(Protocol):

@@ -121,7 +121,7 @@ def install_hint(extra: str) -> str:
 def load_engine(
     model: str | Engine, progress: Callable[[str, int, int | None], None] | None = None
 ) -> Engine:
-    """The engine of a model: the name of a local one, a path, or an engine itself.
+    """The engine of a model: the name of a local one, a path of a model or pool, or itself.
 
     Args:
         model: see `ttc.engine.local.hub.models.find`.
@@ -132,6 +132,8 @@ def load_engine(
     """
     if not isinstance(model, str):
         return model
+    if model.endswith(".jsonl"):
+        return cast("Engine", room("engine.replay").ReplayEngine(model))
     try:
         local = import_module("ttc.engine.local")
         told = {} if progress is None else {"progress": progress}

@@ -75,15 +75,17 @@ class Run:
         seed: int,
         clock: Clock,
         watch: Callable[[Event], None] | None = None,
+        journal: Journal | None = None,
     ) -> None:
         self.demands: Mapping[str, frozenset[str]] = {}
         """What the graph needs of the engine of each role."""
-        self.problem, self.engines, self.account = problem, engines, account
+        self.journal = journal or Journal()
+        self.problem, self.account = problem, account
+        self.engines = {role: self.journal.engine(engine) for role, engine in engines.items()}
         self.prices: dict[str, Price] = {}
         """By role; calls that are launched from now on are paid by them."""
         self.seed, self.clock, self.watch = seed, clock, watch
         self.prompts = PromptTree()
-        self.journal = Journal()
         self.usage_by_role: dict[str, Usage] = {}
         self.timing: dict[str, None] = {}
         """What made the result depend on timing, in order."""
@@ -97,7 +99,7 @@ class Run:
         self.roots: dict[str, Branch] = {}
         self.on_overdue: Callable[[], None] = lambda: None
         """What ends the run if nodes do not, `GRACE_S` after the deadline."""
-        self.started = clock.now()
+        self.started = clock.now() - self.journal.elapsed
         self.deadline: float | None = None
         self._calls: dict[Abortable, None] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -110,6 +112,8 @@ class Run:
         self._chosen: dict[str, Candidate] = {}
         self._refusals: dict[str, BudgetExceeded] = {}
         self._decisions: dict[str, str] = {}
+        if self.journal.tokens_lost:
+            self.book("lost", Usage(tokens_lost=self.journal.tokens_lost))
 
     @property
     def considered(self) -> tuple[Candidate, ...]:

@@ -7,22 +7,27 @@ notebooks, in threads and inside running loops. `asolve` runs in the caller's lo
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import secrets
-import threading
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 from ttc.budget import LOGICAL, MEASURED, RESERVED, Account, shares
-from ttc.clock import SystemClock
+from ttc.clock import StandingClock, SystemClock
 from ttc.control import Control
 from ttc.demands import demands_of
-from ttc.errors import BudgetExceeded, EngineError, GraphError, NodeError, TTCError
+from ttc.errors import BudgetExceeded, EngineError, GraphError, NodeError, RecordError, TTCError
 from ttc.graph import Flow, Node, compile_graph
+from ttc.journal import Journal
+from ttc.journal.disk import DiskJournal, read
+from ttc.journal.engines import RecordedEngine
+from ttc.journal.runs import facts_of, open_run, path_of
+from ttc.journal.values import problem_of
+from ttc.loop import on_the_loop
 from ttc.ports import Clock, Engine
 from ttc.prices import Price, Prices, check_limits
 from ttc.run import Run
@@ -33,12 +38,10 @@ from ttc.types import Budget, Candidate, Event, Outcome, Problem
 if TYPE_CHECKING:
     from ttc.sandbox.zygote import SandboxChoice
 
-__all__ = ["asolve", "asolve_many", "solve", "solve_many"]
+__all__ = ["asolve", "asolve_many", "replay", "solve", "solve_many"]
 
-T = TypeVar("T")
 Model = str | Engine
 Watch = Callable[[Event], None]
-_log = logging.getLogger(__name__)
 
 
 def solve(  # noqa: PLR0913 - all keywords but two, each of its own
@@ -54,6 +57,7 @@ def solve(  # noqa: PLR0913 - all keywords but two, each of its own
     watch: Watch | None = None,
     control: Control | None = None,
     sandbox: SandboxChoice = "auto",
+    journal: str | os.PathLike[str] | None = None,
 ) -> Outcome:
     """Solves one problem and returns what the strategy came to.
 
@@ -70,15 +74,19 @@ def solve(  # noqa: PLR0913 - all keywords but two, each of its own
         control: changes the run while it runs.
         sandbox: how safely programs of the model are run: `auto` in the best jail that holds here,
             `full` in a full one or not at all, `none` without a jail, as you; see `SECURITY.md`.
+        journal: a file in which the run is kept. If it is there, the run in it goes on: what it
+            holds is not asked again.
 
     Raises:
         GraphError: the strategy cannot run; nothing was spent.
         PriceError: a limit needs a price that nobody has told; nothing was spent.
+        JournalMismatch: the journal is of another run.
+        RecordError: the journal is damaged or in use, or cannot be written.
         EngineError: a model cannot be had, or the prompt does not fit its context.
         NodeError: a bug in a node; it holds the outcome until then.
     """
-    arguments = _Arguments(model, models, seed, clock, prices, watch, control, sandbox)
-    return _on_the_loop(_solve_one(problem, strategy, arguments, budget))
+    arguments = _Arguments(model, models, seed, clock, prices, watch, control, sandbox, journal)
+    return on_the_loop(_solve_one(problem, strategy, arguments, budget))
 
 
 async def asolve(  # noqa: PLR0913 - all keywords but two, each of its own
@@ -94,9 +102,10 @@ async def asolve(  # noqa: PLR0913 - all keywords but two, each of its own
     watch: Watch | None = None,
     control: Control | None = None,
     sandbox: SandboxChoice = "auto",
+    journal: str | os.PathLike[str] | None = None,
 ) -> Outcome:
     """As `solve`, in the caller's event loop. Cancelling it cancels and settles the run."""
-    arguments = _Arguments(model, models, seed, clock, prices, watch, control, sandbox)
+    arguments = _Arguments(model, models, seed, clock, prices, watch, control, sandbox, journal)
     return await _solve_one(problem, strategy, arguments, budget)
 
 
@@ -137,7 +146,7 @@ def solve_many(  # noqa: PLR0913 - all keywords but two, each of its own
     A bug in a node ends the run of its problem only, whose outcome then holds the error.
     """
     arguments = _Arguments(model, models, seed, clock, prices, watch, control, sandbox)
-    return _on_the_loop(
+    return on_the_loop(
         _solve_all(problems, strategy, arguments, _Limits(budget, per_problem, concurrency))
     )
 
@@ -178,6 +187,7 @@ class _Arguments:
         watch: Watch | None,
         control: Control | None,
         sandbox: SandboxChoice,
+        journal: str | os.PathLike[str] | None = None,
     ) -> None:
         bound = dict(models or {})
         if model is not None:
@@ -185,7 +195,9 @@ class _Arguments:
                 raise ValueError("model= and models['policy'] name the same role; pass one of them")
             bound["policy"] = model
         self.models = bound
+        self.given_seed = seed
         self.seed = secrets.randbits(63) if seed is None else seed
+        self.journal = None if journal is None else Path(journal)
         self.clock = clock or SystemClock()
         self.prices = Prices.of_the_user() if prices is None else prices
         self.watch, self.sandbox = watch, sandbox
@@ -245,13 +257,74 @@ async def _solve_one(
 ) -> Outcome:
     limit = budget or Budget()
     graph, engines = arguments.prepare(strategy, limit)
-    arguments.control.begin(
-        [limit], engines, arguments.prices_of(engines), now=arguments.clock.now()
-    )
-    outcome = await _run(0, _problem(problem), graph, engines, arguments)
+    asked, prices = _problem(problem), arguments.prices_of(engines)
+    journal = None
+    if arguments.journal is not None:
+        text = strategy if isinstance(strategy, str) else None
+        facts = facts_of(asked, graph, text, arguments.given_seed, limit, engines, prices)
+        journal = open_run(arguments.journal, facts, arguments.clock)
+    outcome = await _run_one(asked, graph, engines, arguments, limit, journal)
     if outcome.error is not None:
         raise outcome.error
     return outcome
+
+
+async def _run_one(
+    problem: Problem,
+    graph: Node,
+    engines: Mapping[str, Engine],
+    arguments: _Arguments,
+    budget: Budget,
+    journal: DiskJournal | None,
+) -> Outcome:
+    """A run of one problem; its journal is brought to the disk whatever comes of it."""
+    if journal is not None:
+        arguments.seed, arguments.prices = journal.seed, journal.prices
+    prices, now = arguments.prices_of(engines), arguments.clock.now()
+    arguments.control.begin([budget], engines, prices, now=now)
+    if journal is None:
+        return await _run(0, problem, graph, engines, arguments)
+    try:
+        outcome = await _run(0, problem, graph, engines, arguments, journal)
+        journal.check()
+        if outcome.error is None:
+            journal.finish(outcome)
+    finally:
+        await asyncio.to_thread(journal.close)
+    return outcome
+
+
+def replay(run: str | os.PathLike[str], strategy: Node | str | None = None) -> Outcome:
+    """The outcome of a run that has ended, out of its journal: no model is loaded or asked.
+
+    The strategy works again, on the answers that the journal holds, and what it comes to is
+    compared with what was kept. Verifiers that ask no model are not asked either.
+
+    Args:
+        run: the name of a run in the folder of runs, or the path of a journal.
+        strategy: the strategy of the run, where it was built in Python; a text is in the journal.
+
+    Raises:
+        JournalMismatch: it is the journal of something else, or comes to something else.
+        RecordError: there is none, it is damaged, or its run has not ended.
+    """
+    path = path_of(run)
+    kept = read(path, path.name)
+    if kept.end is None:
+        raise RecordError(f"{path.name} has not ended; go on with it first")
+    strategy = strategy or kept.run["text"]
+    if strategy is None:
+        raise RecordError(f"the strategy of {path.name} was built in Python; pass it as strategy=")
+    kept.elapsed = kept.end["usage"]["seconds"]
+    engines = {role: RecordedEngine(values) for role, values in kept.run["engines"].items()}
+    arguments = _Arguments(
+        None, engines, kept.run["seed"], StandingClock(), Prices(), None, None, "auto"
+    )
+    problem, budget = problem_of(kept.run["problem"]), Budget(**kept.run["budget"])
+    graph, bound = arguments.prepare(strategy)
+    facts = facts_of(problem, graph, None, arguments.seed, budget, bound, {})
+    journal = DiskJournal(kept, facts, arguments.clock, None)
+    return on_the_loop(_run_one(problem, graph, bound, arguments, budget, journal))
 
 
 async def _solve_all(
@@ -292,6 +365,7 @@ async def _run(
     graph: Node,
     engines: Mapping[str, Engine],
     arguments: _Arguments,
+    journal: Journal | None = None,
 ) -> Outcome:
     control, now = arguments.control, arguments.clock.now()
     budget = control.budget_of(place, now)
@@ -303,6 +377,7 @@ async def _run(
         seed=arguments.seed,
         clock=arguments.clock,
         watch=arguments.watch,
+        journal=journal,
     )
     run.demands = demands_of(graph)
     run.sandbox = arguments.sandbox
@@ -316,7 +391,7 @@ async def _run(
 async def _run_attached(run: Run, graph: Node, budget: Budget) -> Outcome:
     scope = NodeScope(run, run.account, "")
     if budget.seconds is not None:
-        run.expire_at(run.started + budget.seconds)
+        run.expire_at(run.journal.deadline(run.started, budget.seconds, run.clock.now()))
     try:
         run.check_deadline()
         root = Candidate(branch=scope.root())
@@ -328,17 +403,20 @@ async def _run_attached(run: Run, graph: Node, budget: Budget) -> Outcome:
     stream = scope.open(graph, iterate(root), Flow())
     run.on_overdue = stream.close
     chosen: list[Candidate] = []
-    bug: NodeError | None = None
+    bug: NodeError | RecordError | None = None
     try:
         async for candidate in stream:  # one by one: what came before a bug is kept
             chosen.append(candidate)  # noqa: PERF401
-    except NodeError as error:
+    except (NodeError, RecordError) as error:
         bug = error
+    except BaseException:
+        run.journal.suspend()
+        raise
     finally:
         stream.close()
         await run.join()
     outcome = _outcome(run, chosen, bug)
-    if bug is not None:
+    if isinstance(bug, NodeError):
         bug.outcome = outcome
     return outcome
 
@@ -366,7 +444,7 @@ def _outcome(run: Run, chosen: Sequence[Candidate], error: TTCError | None) -> O
         trace=run.journal.trace(),
         stopped_by=_stopped_by(run, valid, error),
         refusal=run.refusal,
-        timing_dependent=tuple(run.timing),
+        timing_dependent=(*run.timing, *run.journal.timing()),
         seed=run.seed,
         numerics=MappingProxyType({role: e.numerics for role, e in run.engines.items()}),
         prices=MappingProxyType(run.prices),
@@ -384,54 +462,3 @@ def _stopped_by(run: Run, candidate: Candidate | None, error: TTCError | None) -
     if candidate is None:
         return next((rule for rule in last if rule in _FRUITLESS), _FRUITLESS[0])
     return next((rule for rule in last if rule not in _FRUITLESS), "completed")
-
-
-# The process-wide loop.
-
-_SETTLING_S = 10.0
-_lock = threading.Lock()
-_loop: asyncio.AbstractEventLoop | None = None
-_owner: tuple[int, int] | None = None
-
-
-def _on_the_loop(work: Coroutine[Any, Any, T]) -> T:
-    loop, settled = _shared_loop(), threading.Event()
-    if _owner == (os.getpid(), threading.get_ident()):
-        work.close()
-        raise RuntimeError("solve() inside a node would wait for itself; use `await asolve(...)`")
-
-    async def watched() -> T:
-        try:
-            return await work
-        finally:
-            settled.set()
-
-    future = asyncio.run_coroutine_threadsafe(watched(), loop)
-    try:
-        return future.result()
-    except BaseException:
-        if not future.done():  # Ctrl-C: cancel, and let the run settle before it is raised
-            future.cancel()
-            settled.wait(_SETTLING_S)
-        raise
-
-
-def _shared_loop() -> asyncio.AbstractEventLoop:
-    """The loop of this process; a forked child starts one of its own."""
-    global _loop, _owner
-    with _lock:
-        if _loop is None or _owner is None or _owner[0] != os.getpid():
-            _loop = asyncio.new_event_loop()
-            thread = threading.Thread(target=_serve, args=(_loop,), name="ttc", daemon=True)
-            thread.start()
-            _owner = (os.getpid(), thread.ident or 0)
-        return _loop
-
-
-def _serve(loop: asyncio.AbstractEventLoop) -> None:
-    """Keeps a loop running, whatever a node does: `sys.exit` in one ends its task alone."""
-    while True:
-        try:
-            loop.run_forever()
-        except (KeyboardInterrupt, SystemExit):
-            _log.exception("a task tried to end the process")

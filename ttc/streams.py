@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Iterable
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
-from ttc.errors import BudgetExceeded, EngineError, NodeError, Revoked
+from ttc.errors import BudgetExceeded, EngineError, NodeError, RecordError, Revoked
 from ttc.resources import LOGICAL
 from ttc.types import Candidate
 
@@ -169,7 +169,7 @@ class PumpStream(Generic[T]):
         except BudgetExceeded as refusal:
             self._owner.refused(refusal)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a node raises is told
-            is_bug = self._is_node and not isinstance(error, NodeError)
+            is_bug = self._is_node and not isinstance(error, NodeError | RecordError)
             self._error = NodeError(self._owner.path, error) if is_bug else error
         finally:
             self._end()

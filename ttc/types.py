@@ -173,6 +173,8 @@ class Branch:
     """The text of this segment, without the stop string that ended it."""
     token_ids: tuple[int, ...] | None
     """The tokens of this segment. `None` where the engine has no tokens."""
+    token_count: int | None = None
+    """How many tokens the segment has, where its engine counts them and does not tell them."""
     logprobs: tuple[float, ...] | None = None
     """(tokens,) Natural log probabilities of generated tokens under the raw distribution, which is
     the model's own before temperature, filters and masks."""
@@ -203,9 +205,14 @@ class Branch:
     def num_tokens(self) -> int:
         """The tokens of the whole branch; where an engine has none, its bytes: at least as many."""
         return sum(
-            len(segment.text.encode() if segment.token_ids is None else segment.token_ids)
+            len(segment.text.encode()) if segment.length is None else segment.length
             for segment in self.lineage()
         )
+
+    @property
+    def length(self) -> int | None:
+        """The tokens of this segment; `None` where nobody counts them."""
+        return self.token_count if self.token_ids is None else len(self.token_ids)
 
     @property
     def output(self) -> str:

@@ -37,6 +37,7 @@ from ttc.verifiers.noise import (
 from ttc.verifiers.orm import OutcomeRewardModel
 from ttc.verifiers.pairwise import PairwiseJudge, Tournament
 from ttc.verifiers.prm import ProcessRewardModel
+from ttc.verifiers.recorded import Recorded
 from ttc.verifiers.rollout_value import RolloutValue
 from ttc.verifiers.round_trip import AskBack, RoundTrip
 from ttc.verifiers.self_verify import SelfVerify
@@ -74,6 +75,7 @@ __all__ = [
     "Product",
     "Rank",
     "Rates",
+    "Recorded",
     "Regex",
     "RolloutValue",
     "RoundTrip",

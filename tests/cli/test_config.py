@@ -32,7 +32,14 @@ def test_config_tells_each_setting_and_its_source(file: Path, run_ttc: Cli) -> N
     done = run_ttc("config")
 
     lines = [line.split(maxsplit=1) for line in done.stdout.splitlines() if line]
-    assert [line[0] for line in lines[1:-1]] == ["home", "model", "offline", "hub", "token"]
+    assert [line[0] for line in lines[1:-1]] == [
+        "home",
+        "model",
+        "offline",
+        "hub",
+        "journal_mb",
+        "token",
+    ]
     assert lines[1][1].endswith("home  environment TTC_HOME")
     assert lines[2][1].split(maxsplit=1) == ["mine", f"file {file}"]
     assert lines[3][1].split() == ["false", "default"]
@@ -88,7 +95,7 @@ def test_a_wrong_file_is_one_line_where_it_matters(file: Path, run_ttc: Cli) -> 
         done = run_ttc(*command)
         assert (done.returncode, done.stdout) == (2, "")
         assert done.stderr == (
-            f"ttc: {file}: 'colour' is no setting; known: home, model, offline, hub\n"
+            f"ttc: {file}: 'colour' is no setting; known: home, model, offline, hub, journal_mb\n"
         )
     assert run_ttc("graph", "greedy()").returncode == 0
     assert "'colour' is no setting" in run_ttc("doctor").stdout

@@ -36,7 +36,7 @@ def test_without_anything_the_defaults_hold() -> None:
 
 def test_each_source_comes_before_the_next(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Argument, environment, file."""
-    file.write_text('home = "~/f"\nmodel = "f"\noffline = true\nhub = "https://f"')
+    file.write_text('home = "~/f"\nmodel = "f"\noffline = true\nhub = "https://f"\njournal_mb = 1')
     found = settings()
     assert {getattr(found, name).source for name in vars(found)} == {f"file {file}"}
     assert (found.home.value, found.model.value) == (Path("~/f").expanduser(), "f")
@@ -71,6 +71,8 @@ def test_an_empty_variable_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
         ("home = 1", "home is 1; set it to a text"),
         ("model = ''", "model is ''; set it to a text"),
         ("offline = 1", "offline is 1; set it to true or false"),
+        ("journal_mb = 'x'", "journal_mb is 'x'; set it to a whole number"),
+        ("journal_mb = 0", r"journal_mb is 0 \(file .*\); set it to a whole number above 0"),
         ("hub = 'example'", r"hub is 'example' \(file .*\); set it to an address"),
         ("home = ", "is no TOML file"),
     ],

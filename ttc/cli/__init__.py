@@ -1,4 +1,4 @@
-"""The command line of ttc: `ttc solve`, `graph`, `demo`, `pull`, `models`, `config`, `doctor`."""
+"""The command line of ttc: `ttc solve`, `runs`, `sample`, `pool`, `graph`, `models` and others."""
 
 from __future__ import annotations
 

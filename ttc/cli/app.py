@@ -26,7 +26,10 @@ from ttc.cli.doctor import doctor
 from ttc.cli.engines import default_model
 from ttc.cli.graph import graph
 from ttc.cli.models import models
+from ttc.cli.pool import pool
 from ttc.cli.pull import pull, remove
+from ttc.cli.runs import runs
+from ttc.cli.sample import sample
 from ttc.cli.solve import solve
 from ttc.cli.terminal import Fault, complain, say
 from ttc.errors import NodeError, SettingsError, TTCError
@@ -42,8 +45,10 @@ app = typer.Typer(
     add_completion=False,
     help="Turns extra inference into better answers, under a budget that it never exceeds.",
 )
-for _command in (solve, control, graph, doctor, pull, remove, models, config, demo):
+for _command in (solve, sample, control, graph, doctor, pull, remove, models, config, demo):
     app.command()(_command)
+for _name, _group in {"runs": runs, "pool": pool}.items():
+    app.add_typer(_group, name=_name)
 
 
 def _tell_version(wanted: bool) -> None:
@@ -113,7 +118,8 @@ def _model() -> str | Callable[[], str]:
 
 
 def _command_of(arguments: Sequence[str]) -> str:
-    return f"{arguments[0]} " if arguments[0] in _commands() else ""
+    groups = [group.name for group in app.registered_groups]
+    return f"{arguments[0]} " if arguments[0] in [*_commands(), *groups] else ""
 
 
 def _commands() -> list[str]:

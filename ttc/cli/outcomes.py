@@ -118,6 +118,8 @@ def _facts(outcome: Outcome) -> list[tuple[str, str]]:
     if usage.verifier_calls:
         spent.append(counted(usage.verifier_calls, "verifier call"))
     spent.append(f"{counted(usage.tokens_cancelled, 'token')} cancelled")
+    if usage.tokens_lost:
+        spent.append(f"at most {counted(usage.tokens_lost, 'token')} lost to a kill")
     spent.append(f"{usage.seconds or 0.0:.1f} s")
     failed = [candidate.error for candidate in outcome.candidates if candidate.status == "failed"]
     facts = [

@@ -6,7 +6,8 @@ import os
 import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Annotated, Any, cast, get_args
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple, cast, get_args
 
 import typer
 
@@ -15,10 +16,13 @@ from ttc.cli.engines import DEFAULT_MODEL, MODEL_HELP, engine_of
 from ttc.cli.outcomes import as_json, failure, show_outcome
 from ttc.cli.steering import steerable
 from ttc.cli.terminal import Fault, counted, is_live, one_line, say, status
+from ttc.journal.runs import info, new_run, path_of
+from ttc.journal.values import problem_of
 from ttc.registry import room
+from ttc.solve import replay
 from ttc.solve import solve as solve_problem
 from ttc.text_form import parse
-from ttc.types import AnswerFormat, Event, Problem
+from ttc.types import AnswerFormat, Budget, Event, Outcome, Problem
 
 __all__ = ["Watch", "solve"]
 
@@ -28,8 +32,11 @@ _FORMATS = get_args(AnswerFormat)
 _ANSWER_WIDTH = 40
 
 
-def solve(
-    question: Annotated[str, typer.Argument(help="What to solve.", show_default=False)],
+def solve(  # noqa: PLR0913 - every option of the command
+    context: typer.Context,
+    question: Annotated[
+        str | None, typer.Argument(help="What to solve.", show_default=False)
+    ] = None,
     strategy: Annotated[
         str, typer.Option(help="The strategy in its text form.", metavar="SPEC")
     ] = _STRATEGY,
@@ -43,35 +50,93 @@ def solve(
     answer_format: Annotated[
         str, typer.Option(help="How an answer is read out of a text.", metavar="|".join(_FORMATS))
     ] = "auto",
+    resume: Annotated[
+        str | None,
+        typer.Option(help="Go on with a run that was killed.", metavar="RUN", show_default=False),
+    ] = None,
+    keep: Annotated[
+        bool, typer.Option("--keep/--no-keep", help="Keep the run on disk; see `ttc runs`.")
+    ] = True,
 ) -> None:
-    """Solve one question."""
-    problem = _problem(question, answer_format)
-    limits = parse_budget(budget)
-    graph = parse(strategy)
-    if seed is None:
-        seed = secrets.randbits(32)  # few enough bits for every reader of JSON
-    name = f"solve-{os.getpid()}"
-    with (
-        engine_of(model) as engine,
-        steerable(name) as control,
-        watching(limits.tokens) as watch,
-    ):
-        outcome = solve_problem(
-            problem,
-            graph,
-            model=engine,
-            budget=limits,
-            seed=seed,
-            watch=watch,
-            control=control,
-        )
-        fault = shortage(outcome) or failure(outcome)
+    """Solve one question, or go on with a run."""
+    if resume is not None:
+        outcome = _resumed(context, path_of(resume), model)
+    else:
+        if question is None:
+            raise Fault("there is no question, and no run to resume; see `ttc solve --help`")
+        problem, limits = _problem(question, answer_format), parse_budget(budget)
+        if seed is None:
+            seed = secrets.randbits(32)  # few enough bits for every reader of JSON
+        begin = _Begin(problem, strategy, limits, seed, new_run() if keep else None)
+        outcome = begin.on(model)
+    fault = shortage(outcome) or failure(outcome)
     if json:
         say(as_json(outcome))
     elif fault is None:
         show_outcome(outcome)
     if fault is not None:
         raise Fault(fault)
+
+
+class _Begin(NamedTuple):
+    """What is to be run."""
+
+    problem: Problem
+    strategy: str
+    budget: Budget
+    seed: int
+    journal: Path | None
+
+    def on(self, model: str) -> Outcome:
+        """What it comes to on a model."""
+        parse(self.strategy)  # a fault in it is told before a model is loaded
+        name = f"solve-{os.getpid()}" if self.journal is None else self.journal.stem
+        with (
+            engine_of(model) as engine,
+            steerable(name) as control,
+            watching(self.budget.tokens) as watch,
+        ):
+            return solve_problem(
+                self.problem,
+                self.strategy,
+                model=engine,
+                budget=self.budget,
+                seed=self.seed,
+                watch=watch,
+                control=control,
+                journal=self.journal,
+            )
+
+
+def _resumed(context: typer.Context, path: Path, model: str) -> Outcome:
+    """The outcome of a run that is gone on with; of one that has ended, without its model."""
+    given = [
+        name
+        for name in context.params
+        if name not in ("resume", "json", "model") and _is_given(context, name)
+    ]
+    if given:
+        options = ", ".join(n if n == "question" else f"--{n.replace('_', '-')}" for n in given)
+        raise Fault(f"--resume takes all from the run; leave out {options}")
+    found = info(path)
+    if found.kept is None:
+        raise Fault(found.fault or "")
+    begun = found.kept.run
+    if not begun:
+        raise Fault(f"{found.name} was killed before it began; remove it, and ask again")
+    if begun["text"] is None or list(begun["engines"]) != ["policy"]:
+        raise Fault(f"{found.name} was begun in Python; go on with it there, by journal=")
+    if found.state == "finished":
+        return replay(path)
+    if not _is_given(context, "model"):
+        model = begun["engines"]["policy"]["name"]
+    problem, budget = problem_of(begun["problem"]), Budget(**begun["budget"])
+    return _Begin(problem, begun["text"], budget, begun["seed"], path).on(model)
+
+
+def _is_given(context: typer.Context, name: str) -> bool:
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
 
 
 def _problem(question: str, answer_format: str) -> Problem:

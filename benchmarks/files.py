@@ -1,0 +1,100 @@
+"""Tasks by name: a registered one, or a file of problems.
+
+A file holds one JSON object on each line. A problem's text
+is its `question`, `problem` or `prompt`, or its `messages`; its right answer, where there is one,
+is its `answer` or `gold`, after the last `####` where a solution comes before it. Its id is `id` or
+`unique_id`, or its place in the file.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from ttc.benchmarks.tasks import ExactAnswer, Item, Reference, Task, chain_sum
+from ttc.errors import RecordError
+from ttc.lines import read_lines
+from ttc.types import Message, Problem
+
+__all__ = ["TASKS", "read_task", "task_of"]
+
+TASKS: Mapping[str, Callable[[int, int], Task]] = {"chain_sum": chain_sum}
+"""Registered tasks: functions of the number of problems and of a seed."""
+
+_DEFAULT_SIZE = 24
+_QUESTIONS = ("question", "problem")
+_ANSWERS = ("answer", "gold")
+
+
+def task_of(name: str, *, num_problems: int | None = None, seed: int = 0) -> Task:
+    """The task that is meant.
+
+    Args:
+        name: a registered name, or the path of a file.
+        num_problems: how many problems, from the first on; of a file all by default.
+        seed: seeds a registered task that is generated.
+
+    Raises:
+        RecordError: there is no such task, or its file holds no problems.
+    """
+    if name in TASKS:
+        return TASKS[name](num_problems or _DEFAULT_SIZE, seed)
+    path = Path(name)
+    if not path.is_file():
+        raise RecordError(f"{name!r} is no file, and none of the tasks: {', '.join(sorted(TASKS))}")
+    task = read_task(path)
+    return Task(name=task.name, items=task.items[:num_problems], grader=task.grader)
+
+
+def read_task(path: Path) -> Task:
+    """The task in a file. A problem without a right answer is never graded.
+
+    Raises:
+        RecordError: it cannot be read, or a line holds no problem.
+    """
+    try:
+        lines, rest = read_lines(path)
+    except OSError as error:
+        raise RecordError(f"{path} cannot be read: {error.strerror}") from error
+    items = []
+    for number, line in enumerate([*lines, rest], 1):
+        if line.strip():
+            items.append(_item(_object(line, path, number), number, path))
+    if not items:
+        raise RecordError(f"{path} holds no problems")
+    try:
+        return Task(name=path.stem, items=tuple(items), grader=ExactAnswer(text=True))
+    except ValueError as error:
+        raise RecordError(f"{path}: {error}") from None
+
+
+def _object(line: bytes, path: Path, number: int) -> dict[str, Any]:
+    try:
+        row = json.loads(line)
+    except ValueError as error:
+        raise RecordError(f"{path}: line {number} is no JSON: {error}") from None
+    if not isinstance(row, dict):
+        raise RecordError(f"{path}: line {number} is no JSON object")
+    return row
+
+
+def _item(row: dict[str, Any], number: int, path: Path) -> Item:
+    id_ = str(row.get("id", row.get("unique_id", number - 1)))
+    question = next((row[name] for name in _QUESTIONS if name in row), None)
+    answer = next((row[name] for name in _ANSWERS if name in row), "")
+    try:
+        if question is not None:
+            problem = Problem.ask(question, id=id_)
+        elif "messages" in row:
+            turns = tuple(Message(role=m["role"], content=m["content"]) for m in row["messages"])
+            problem = Problem(id=id_, messages=turns)
+        else:
+            problem = Problem(id=id_, prompt=row["prompt"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise RecordError(
+            f"{path}: line {number} holds no problem ({error}); give it a question, messages or a "
+            "prompt"
+        ) from None
+    return Item(problem, Reference(answer=str(answer).rpartition("####")[2].strip()))

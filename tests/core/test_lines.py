@@ -1,0 +1,94 @@
+"""Files of lines that only grow."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ttc.lines import Lines, is_in_use, read_lines
+
+Open = Callable[..., Lines]
+
+
+def opened(path: Path, max_bytes: int | None = None) -> Lines:
+    """A file whose whole lines end in a full stop."""
+    return Lines(path, is_whole=lambda line: line.endswith(b"."), max_bytes=max_bytes)
+
+
+def test_a_file_is_its_owners_alone(tmp_path: Path) -> None:
+    """And so is a folder that is made for it."""
+    with opened(tmp_path / "new" / "file"):
+        assert stat.S_IMODE((tmp_path / "new").stat().st_mode) == 0o700
+        assert stat.S_IMODE((tmp_path / "new" / "file").stat().st_mode) == 0o600
+
+
+@given(texts=st.lists(st.binary().map(lambda b: b.replace(b"\n", b"") + b".")), cut=st.integers(0))
+def test_a_cut_at_any_byte_costs_the_last_line_at_most(
+    texts: list[bytes], cut: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Whatever is written afterwards starts a line of its own."""
+    path = tmp_path_factory.mktemp("cut") / "file"
+    whole = b"".join(text + b"\n" for text in texts)
+    left = whole[: cut % (len(whole) + 1)]
+    path.write_bytes(left)
+    kept = left.count(b"\n") + (left.split(b"\n")[-1] in texts)
+
+    with opened(path) as lines:
+        found = list(lines.lines)
+        lines.append(b"more.")
+
+    assert found == texts[: len(found)]
+    assert left.count(b"\n") <= len(found) <= kept
+    assert read_lines(path) == ([*found, b"more."], b"")
+
+
+def test_other_ends_of_lines_are_text(tmp_path: Path) -> None:
+    """BK-08: U+2028 and U+0085 stand inside a line."""
+    text = "a\u2028b\u0085c\rd.".encode()
+    with opened(tmp_path / "file") as lines:
+        lines.append(text)
+
+    with opened(tmp_path / "file") as lines:
+        assert lines.lines == [text]
+
+
+def test_a_file_belongs_to_one_writer(tmp_path: Path) -> None:
+    with opened(tmp_path / "file"):
+        assert is_in_use(tmp_path / "file")
+        with pytest.raises(BlockingIOError):
+            opened(tmp_path / "file")
+
+    assert not is_in_use(tmp_path / "file")
+
+
+def test_a_file_never_exceeds_its_largest_size(tmp_path: Path) -> None:
+    """What was in it stays, and what still fits goes in."""
+    with opened(tmp_path / "file", max_bytes=10) as lines:
+        lines.append(b"four.")
+        with pytest.raises(OSError, match="it has reached its 10 bytes"):
+            lines.append(b"five.")
+        lines.append(b"ee.")
+
+    assert (tmp_path / "file").read_bytes() == b"four.\nee.\n"
+
+
+def test_a_line_that_the_disk_cannot_hold_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half of it was written when the disk was full."""
+    write = os.write
+    with opened(tmp_path / "file") as lines:
+        lines.append(b"first.")
+        monkeypatch.setattr(os, "write", lambda file, data: write(file, data[:3]))
+        with pytest.raises(OSError, match="No space left"):
+            lines.append(b"second.")
+        monkeypatch.undo()
+        lines.append(b"third.")
+
+    assert (tmp_path / "file").read_bytes() == b"first.\nthird.\n"

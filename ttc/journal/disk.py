@@ -1,0 +1,414 @@
+"""The journal on disk: one file for one run, out of which the run goes on after a kill.
+
+Each line is a JSON object behind its checksum. The intent of a call is written before the engine is
+asked, and its answer before anybody acts on it, so what is in the file is always enough: whoever
+runs the same strategy again gets the recorded answers in the place of the engine's, and comes to
+the very point at which the first process died. Differs from a database: the file is only ever
+appended to and is read as a whole, so an append of one line is all that a call has to wait for, and
+half a line at its end is the only damage that a kill can do.
+
+    run     what is solved, how, with what: the first line
+    intent  an engine or a verifier is about to be asked
+    answer  what came of it: a segment, a failure, scores, or where a stop cut it
+    record  one entry of the trace: what was granted, used, refused or decided
+    end     what the run came to
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from ttc.errors import BudgetExceeded, EngineError, JournalMismatch, RecordError
+from ttc.journal.engines import PATIENCE_S, JournaledEngine
+from ttc.journal.trace import Journal
+from ttc.journal.values import (
+    Values,
+    error_values,
+    plain,
+    price_of,
+    score_of,
+    score_values,
+    usage_values,
+)
+from ttc.lines import Lines, read_lines
+from ttc.ports import Clock, Engine, Verifier
+from ttc.prices import Prices
+from ttc.types import Outcome, Record, Score
+
+__all__ = ["SCHEMA_VERSION", "DiskJournal", "Kept", "is_whole", "line_of", "read"]
+
+SCHEMA_VERSION = 1
+
+_OF_NO_ACCOUNT = ("at", "created", "engines", "prices", "text")
+"""What the first line holds for readers: no result depends on it."""
+
+
+_encode = json.JSONEncoder(separators=(",", ":"), default=repr).encode
+
+
+class Kept:
+    """What a file holds of a run."""
+
+    def __init__(self, lines: Iterable[bytes], name: str) -> None:
+        """Reads a file.
+
+        Args:
+            lines: its whole lines.
+            name: what errors call it.
+
+        Raises:
+            RecordError: a line is damaged, or the file is no journal of this version.
+        """
+        self.name = name
+        self.run: Values = {}
+        self.intents: dict[str, Values] = {}
+        self.answers: dict[str, Values] = {}
+        self.records: dict[tuple[str, str, int], Values] = {}
+        self.end: Values | None = None
+        self.elapsed = 0.0
+        self.tokens_lost = 0
+        for number, line in enumerate(lines, 1):
+            entry = _entry(line)
+            if entry is None:
+                raise RecordError(
+                    f"{name}: line {number} is damaged; put back a copy of the file, or remove it"
+                )
+            self._take(entry, number)
+
+    def _take(self, entry: Values, number: int) -> None:
+        kind = entry.pop("is", None)
+        if number == 1:
+            if kind != "run" or entry.get("schema_version") != SCHEMA_VERSION:
+                raise RecordError(
+                    f"{self.name} is no journal of version {SCHEMA_VERSION}, but of "
+                    f"{entry.get('schema_version')!r}; use the ttc that wrote it, or remove it"
+                )
+            self.run = entry
+            return
+        self.elapsed = max(self.elapsed, entry.pop("at", 0.0))
+        if kind == "intent":
+            self._lose(entry["key"])
+            self.intents[entry["key"]] = entry
+        elif kind == "answer":
+            self.answers[entry["key"]] = entry["answer"]
+        elif kind == "record":
+            self.records[entry["path"], entry["kind"], entry["index"]] = entry
+        elif kind == "end":
+            self.end = entry
+
+    def lose_open(self) -> None:
+        """Counts what the calls had asked for whose answer never came."""
+        for key in self.intents:
+            self._lose(key)
+
+    def _lose(self, key: str) -> None:
+        intent = self.intents.get(key)
+        if intent is not None and intent["again"] and key not in self.answers:
+            self.tokens_lost += intent["request"].get("max_tokens", 0)
+
+
+class DiskJournal(Journal):
+    """A journal that is kept in a file, and that answers out of it what was answered before."""
+
+    def __init__(self, kept: Kept, facts: Values, clock: Clock, file: Lines | None) -> None:
+        """A journal over a file that has been read.
+
+        Args:
+            kept: what the file holds.
+            facts: what is to be run: the first line of a new file, and equal to that of an old one.
+            clock: the run's clock.
+            file: where the run goes on; `None` only reads.
+
+        Raises:
+            JournalMismatch: the file is of another run.
+            RecordError: nothing can be written.
+        """
+        super().__init__()
+        self.name = kept.name
+        self.fault: RecordError | None = None
+        """Why nothing can be kept any more."""
+        self.clock = clock
+        self.seed: int = facts["seed"]
+        self.prices = Prices(map(price_of, (kept.run or facts)["prices"].values()))
+        self._kept, self._file = kept, file
+        self._suspended = False
+        self._late: BudgetExceeded | None = None
+        self._num_lost = 0
+        if kept.run:
+            _compare(kept.name, "run", kept.run, facts)
+        kept.lose_open()
+        self.elapsed, self.tokens_lost = kept.elapsed, kept.tokens_lost
+        self._begun = clock.now() - self.elapsed
+        if not kept.run:
+            self._write("run", facts)
+
+    # What a run asks of every journal
+
+    def add(self, record: Record) -> int:
+        """Takes the next place; a decision is whole at once, and written."""
+        place = super().add(record)
+        if record.kind == "decision":
+            self._write_record(record)
+        return place
+
+    def amend(self, place: int, **changes: Any) -> None:
+        """Fills in what has become known of a record, and writes it."""
+        super().amend(place, **changes)
+        self._write_record(self._records[place])
+
+    def drop(self, place: int) -> None:
+        """Forgets a call that never came to be, here and in the file."""
+        self._write_record(replace(self._records[place], detail={"dropped": True}))
+        super().drop(place)
+
+    def engine(self, engine: Engine) -> Engine:
+        """The engine, with the journal before it."""
+        return JournaledEngine(engine, self)
+
+    async def scores(
+        self, place: int, verifier: Verifier, ask: Callable[[], Awaitable[Sequence[Score]]]
+    ) -> Sequence[Score]:
+        """The recorded scores, or those of the verifier.
+
+        A verifier that asks for anything by its scope works again: that has answers of its own.
+        """
+        record = self._records[place]
+        key = f"{record.path}#{record.index}"
+        request = {"verifier": verifier.name, "candidates": record.fingerprint}
+        recorded = self.asked(key, request, again=True)
+        if recorded is not None:
+            return [score_of(values) for values in recorded["scores"]]
+        scores = await ask()
+        inside = f"{record.path}/{record.index}"
+        if any(r.path.startswith(inside) for p, r in self._records.items() if p > place):
+            return scores
+        try:
+            answer = plain({"scores": [score_values(score) for score in scores]})
+        except RecordError:
+            return scores  # its evidence is no JSON: it will have to be asked again
+        self.answered(key, answer)
+        return scores
+
+    def deadline(self, started: float, seconds: float, now: float) -> float:
+        """The run's deadline. One that has passed leaves time to replay what came before it."""
+        if not self._kept.answers:
+            return started + seconds
+        if self.elapsed >= seconds:
+            self._late = BudgetExceeded("seconds", needed=0, remaining=0, limit=seconds)
+        return max(started + seconds, now + PATIENCE_S)
+
+    def timing(self) -> tuple[str, ...]:
+        """Whether a kill cut calls that could not be asked again."""
+        if not self._num_lost:
+            return ()
+        calls = f"{self._num_lost} call{'s' * (self._num_lost > 1)}"
+        return (f"a kill cut {calls} in flight, charged at the worst case",)
+
+    # What stands between a run and whatever it asks
+
+    def known(self, key: str, find: Callable[[], Values]) -> Values:
+        """The answer that is kept under a key, of what costs nothing to ask."""
+        answer = self._kept.answers.get(key)
+        if answer is None:
+            answer = self._kept.answers[key] = find()
+            self.answered(key, answer)
+        return answer
+
+    def asked(self, key: str, request: Values, *, again: bool) -> Values | None:
+        """Notes that something is about to be asked; gives the answer where it is known already.
+
+        Args:
+            key: the call, as `path#index`.
+            request: everything that the answer depends on.
+            again: whether asking a second time gives the same and costs nothing but time. Else
+                what was asked and never answered counts as failed, charged with all that it might
+                have used.
+
+        Raises:
+            JournalMismatch: something else was asked under this key.
+            BudgetExceeded: nothing new can be asked, since the run's time had passed.
+            RecordError: it cannot be noted.
+        """
+        self.check()
+        before, answer = self._kept.intents.get(key), self._kept.answers.get(key)
+        if before is not None:
+            self._match(key, before["request"], plain(request))
+        if answer is None and before is not None and not again:
+            answer = {"lost": request.get("max_tokens", 0)}
+            self.answered(key, answer)
+        if answer is not None and "lost" in answer:
+            return error_values(self.lost(key, answer["lost"]))
+        if answer is not None:
+            return answer
+        self.intend(key, request, again=again)
+        return None
+
+    def intend(self, key: str, request: Values, *, again: bool) -> None:
+        """Writes that something is about to be asked.
+
+        Raises:
+            BudgetExceeded: the run's time had passed.
+            RecordError: it cannot be written.
+        """
+        if self._late is not None:
+            raise self._late
+        self._write("intent", {"key": key, "request": request, "again": again})
+        self.check()
+
+    def answered(self, key: str, answer: Values) -> None:
+        """Keeps an answer. Any thread may call it; where it fails, the next call is told."""
+        if not self._suspended:
+            self._write("answer", {"key": key, "answer": answer})
+
+    def lost(self, key: str, output_tokens: int) -> EngineError:
+        """The failure of a call that was cut and cannot be asked again; the outcome tells of it."""
+        self._num_lost += 1
+        reason = f"{key} was cut before its answer came, and its engine cannot repeat it"
+        return EngineError(reason, output_tokens=output_tokens)
+
+    def suspend(self) -> None:
+        """Keeps nothing more: the run was given up from outside, and may go on later."""
+        self._suspended = True
+
+    def finish(self, outcome: Outcome) -> None:
+        """Keeps what the run came to, or compares it with what is kept.
+
+        Raises:
+            JournalMismatch: the same run came to something else.
+            RecordError: it cannot be kept.
+        """
+        self.check()
+        end = plain(_end(outcome))
+        if self._kept.end is None:
+            self._write("end", end)
+        else:
+            self._match("end", _lasting(self._kept.end), _lasting(end))
+        self.check()
+
+    def close(self) -> None:
+        """Brings everything to the disk, and lets others have the file.
+
+        Raises:
+            RecordError: the disk does not take it.
+        """
+        file, self._file = self._file, None
+        if file is None:
+            return
+        try:
+            file.close()
+        except OSError as error:
+            raise RecordError(f"{self.name} cannot be kept: {error.strerror}") from error
+
+    def check(self) -> None:
+        """Raises what has gone wrong.
+
+        Raises:
+            RecordError: nothing can be kept any more.
+        """
+        if self.fault is not None:
+            raise self.fault
+
+    def _match(self, where: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+        """Compares; a difference is kept, so that no node can swallow it."""
+        try:
+            _compare(self.name, where, before, now)
+        except JournalMismatch as fault:
+            self.fault = fault
+            raise
+
+    def _write_record(self, record: Record) -> None:
+        values = {
+            "path": record.path,
+            "kind": record.kind,
+            "index": record.index,
+            "detail": dict(record.detail),
+            "usage": usage_values(record.usage),
+        }
+        place = (record.path, record.kind, record.index)
+        before = self._kept.records.get(place)
+        if before is None or before != json.loads(json.dumps(values, default=repr)):
+            self._write("record", values)
+
+    def _write(self, kind: str, values: Mapping[str, Any]) -> None:
+        if self._file is None or self._suspended or self.fault is not None:
+            return
+        at = round(self.clock.now() - self._begun, 6)
+        line = line_of({"is": kind, **values, "at": at})
+        try:
+            self._file.append(line)
+        except OSError as error:
+            self.fault = RecordError(
+                f"{self.name} cannot be continued: {error.strerror}; nothing of it is lost: make "
+                "room, or raise the setting journal_mb, and resume the run"
+            )
+            self.fault.__cause__ = error
+
+
+def line_of(values: Mapping[str, Any]) -> bytes:
+    """A line of a journal, without its newline."""
+    body = _encode(values).encode()
+    return b"%08x %s" % (zlib.crc32(body), body)
+
+
+def _entry(line: bytes) -> Values | None:
+    """What a line says; `None` where it is not what was written."""
+    checksum, _, body = line.partition(b" ")
+    if checksum != b"%08x" % zlib.crc32(body):
+        return None
+    return json.loads(body)  # type: ignore[no-any-return]
+
+
+def is_whole(line: bytes) -> bool:
+    """Whether a line is all that was written of it."""
+    return _entry(line) is not None
+
+
+def read(path: Path, name: str) -> Kept:
+    """What a file holds; it is not changed.
+
+    Raises:
+        RecordError: there is no such file, or it is damaged.
+    """
+    try:
+        lines, rest = read_lines(path)
+    except OSError as error:
+        raise RecordError(f"{name} cannot be read: {error.strerror}") from error
+    return Kept([*lines, rest] if is_whole(rest) else lines, name)
+
+
+def _end(outcome: Outcome) -> Values:
+    return {
+        "answer": outcome.answer,
+        "stopped_by": outcome.stopped_by,
+        "usage": usage_values(outcome.usage),
+        "timing_dependent": outcome.timing_dependent,
+        "oracle": outcome.oracle,
+    }
+
+
+def _lasting(end: Values) -> Values:
+    """The part of an end that no resuming may change."""
+    usage = end["usage"]
+    tokens = usage.get("tokens", 0) - usage.get("tokens_cancelled", 0)
+    return {"answer": end["answer"], "tokens": tokens, "stopped_by": end["stopped_by"]}
+
+
+def _compare(name: str, where: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    """Compares what a journal holds with what is.
+
+    Raises:
+        JournalMismatch: they differ.
+    """
+    for key in sorted({*before, *now} - set(_OF_NO_ACCOUNT)):
+        if before.get(key) != now.get(key):
+            raise JournalMismatch(name, where, key, _short(before.get(key)), _short(now.get(key)))
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value, default=repr)
+    return text if len(text) <= 80 else text[:77] + "..."

@@ -1,0 +1,115 @@
+"""The journal in memory: what was asked, granted, used and decided, in launch order.
+
+It becomes the outcome's trace. Two runs with one seed have equal traces, whatever their timing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from ttc.ports import Engine, Verifier
+from ttc.types import Branch, Record, Score
+
+__all__ = ["Journal", "derive_seed", "digest", "fingerprint", "in_order"]
+
+
+def derive_seed(run_seed: int, path: str, index: int | str) -> int:
+    """The 64-bit seed of a call: a hash of (run seed, node path, index) and of nothing else."""
+    text = json.dumps([run_seed, path, index])
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big")
+
+
+def fingerprint(branch: Branch, **request: Any) -> str:
+    """A hash of a whole request: everything that the engine's answer depends on."""
+    whole = hashlib.blake2b(digest_size=16)
+    whole.update(digest(branch).encode())
+    whole.update(repr(sorted(request.items())).encode())
+    return whole.hexdigest()
+
+
+def digest(branch: Branch) -> str:
+    """A hash of a branch: the roles and tokens of all its segments. It is computed once."""
+    found = _digests.get(branch)
+    if found is None:
+        found = ""
+        for segment in branch.lineage():
+            found = _digests.get(segment) or _extended(found, segment)
+            _digests[segment] = found
+    return found
+
+
+def _extended(before: str, segment: Branch) -> str:
+    content = segment.text if segment.token_ids is None else segment.token_ids
+    text = json.dumps([before, segment.role, content])
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+_digests: WeakKeyDictionary[Branch, str] = WeakKeyDictionary()
+
+
+class Journal:
+    """Records by place; a record's place is taken at launch and its content may still come."""
+
+    elapsed = 0.0
+    """Seconds that the run had taken before this process went on with it."""
+    tokens_lost = 0
+    """The most tokens that calls had produced when a kill cut them, and that were made again."""
+
+    def __init__(self) -> None:
+        self._records: dict[int, Record] = {}
+        self._places = itertools.count()
+
+    def add(self, record: Record) -> int:
+        """Takes the next place; returns it."""
+        place = next(self._places)
+        self._records[place] = record
+        return place
+
+    def amend(self, place: int, **changes: Any) -> None:
+        """Fills in what has become known of a record."""
+        self._records[place] = replace(self._records[place], **changes)
+
+    def drop(self, place: int) -> None:
+        """Forgets a call that never came to be: nothing was spent on it."""
+        self._records.pop(place, None)
+
+    def trace(self) -> tuple[Record, ...]:
+        """All records, by path and index: an order that no timing can change."""
+        records = self._records.values()
+        return tuple(sorted(records, key=lambda r: (in_order(r.path), r.kind, r.index)))
+
+    def engine(self, engine: Engine) -> Engine:
+        """The engine as a run is to use it: here, as it is."""
+        return engine
+
+    async def scores(
+        self, place: int, verifier: Verifier, ask: Callable[[], Awaitable[Sequence[Score]]]
+    ) -> Sequence[Score]:
+        """The scores of the verifier call at a place: here, always what `ask` gives."""
+        return await ask()
+
+    def timing(self) -> tuple[str, ...]:
+        """What a kill has changed that timing decided."""
+        return ()
+
+    def suspend(self) -> None:
+        """Keeps nothing more: the run was given up from outside, and may go on later."""
+
+    def deadline(self, started: float, seconds: float, now: float) -> float:
+        """The moment at which `seconds` of a run that began at `started` have passed."""
+        return started + seconds
+
+
+def in_order(path: str) -> list[tuple[int, str]]:
+    """A path's sort key, so that `2.vote` comes before `10.vote`."""
+    parts = []
+    for step in path.split("/"):
+        number, _, name = step.partition(".")
+        parts.append((int(number), name) if number.isdecimal() else (0, step))
+    return parts
