@@ -23,10 +23,6 @@ from ttc.demands import demands_of
 from ttc.errors import BudgetExceeded, EngineError, GraphError, NodeError, RecordError, TTCError
 from ttc.graph import Flow, Node, compile_graph
 from ttc.journal import Journal
-from ttc.journal.disk import DiskJournal, read
-from ttc.journal.engines import RecordedEngine
-from ttc.journal.runs import facts_of, open_run, path_of
-from ttc.journal.values import problem_of
 from ttc.loop import on_the_loop
 from ttc.ports import Clock, Engine
 from ttc.prices import Price, Prices, check_limits
@@ -36,6 +32,7 @@ from ttc.streams import iterate
 from ttc.types import Budget, Candidate, Event, Outcome, Problem
 
 if TYPE_CHECKING:
+    from ttc.journal.disk import DiskJournal
     from ttc.sandbox.zygote import SandboxChoice
 
 __all__ = ["asolve", "asolve_many", "replay", "solve", "solve_many"]
@@ -260,6 +257,8 @@ async def _solve_one(
     asked, prices = _problem(problem), arguments.prices_of(engines)
     journal = None
     if arguments.journal is not None:
+        from ttc.journal.runs import facts_of, open_run  # a journal on disk is seldom asked for
+
         text = strategy if isinstance(strategy, str) else None
         facts = facts_of(asked, graph, text, arguments.given_seed, limit, engines, prices)
         journal = open_run(arguments.journal, facts, arguments.clock)
@@ -308,6 +307,11 @@ def replay(run: str | os.PathLike[str], strategy: Node | str | None = None) -> O
         JournalMismatch: it is the journal of something else, or comes to something else.
         RecordError: there is none, it is damaged, or its run has not ended.
     """
+    from ttc.journal.disk import DiskJournal, read
+    from ttc.journal.engines import RecordedEngine
+    from ttc.journal.runs import facts_of, path_of
+    from ttc.journal.values import problem_of
+
     path = path_of(run)
     kept = read(path, path.name)
     if kept.end is None:

@@ -10,6 +10,7 @@ import pytest
 import ttc
 from tests.core.lab import PROMPT, QUESTION, Ledgers, check_no_task_is_left, solved, talker
 from ttc import Budget, Candidate, EngineError, NodeError, Outcome, Problem, Score, node
+from ttc.errors import ContextOverflow
 from ttc.graph import Port
 from ttc.ports import Request, Scope, Stream
 from ttc.strategies import Best, Sample, SelfConsistency, Vote
@@ -227,7 +228,7 @@ class Narrow(FakeEngine):
     def root(self, problem: Problem, role: str) -> Branch:
         """Refuses long questions."""
         if len(problem.messages[0].content) > 9:
-            raise ttc.ContextOverflow("too long")
+            raise ContextOverflow("too long")
         return super().root(problem, role)
 
 
@@ -236,8 +237,8 @@ def test_a_prompt_that_does_not_fit_fails_its_own_problem() -> None:
     outcomes = ttc.solve_many(["short", "long enough"], SelfConsistency(n=2), model=Narrow(SAID))
 
     assert [outcome.answer for outcome in outcomes] == ["1", None]
-    assert isinstance(outcomes[1].error, ttc.ContextOverflow)
-    with pytest.raises(ttc.ContextOverflow, match="too long"):
+    assert isinstance(outcomes[1].error, ContextOverflow)
+    with pytest.raises(ContextOverflow, match="too long"):
         ttc.solve("long enough", SelfConsistency(n=2), model=Narrow(SAID))
 
 

@@ -15,7 +15,8 @@ import pytest
 
 import ttc
 from tests.core.lab import QUESTION, seen, talker, whole
-from ttc import Budget, Candidate, JournalMismatch, NodeError, Outcome, RecordError, Score
+from ttc import Budget, Candidate, NodeError, Outcome, RecordError, Score
+from ttc.errors import JournalMismatch
 from ttc.graph import Port
 from ttc.journal.runs import info
 from ttc.lines import Lines

@@ -11,7 +11,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
-from ttc.config import settings
 from ttc.errors import RecordError
 from ttc.journal.disk import SCHEMA_VERSION, DiskJournal, Kept, is_whole, read
 from ttc.journal.values import Values, engine_values, plain, price_values, problem_values
@@ -134,6 +133,8 @@ def open_run(path: Path, facts: Values, clock: Clock) -> DiskJournal:
         JournalMismatch: the file is of another run.
         RecordError: it is damaged, in use, or cannot be written.
     """
+    from ttc.config import settings  # reads a file of the user: not at import
+
     name, most = _name(path), settings().journal_mb.value * 2**20
     try:
         file = Lines(path, is_whole=is_whole, max_bytes=most, keep_alive=True)
@@ -155,6 +156,8 @@ def open_run(path: Path, facts: Values, clock: Clock) -> DiskJournal:
 
 
 def _folder() -> Path:
+    from ttc.config import settings
+
     return settings().home.value / "runs"
 
 
