@@ -191,6 +191,9 @@ class Chunk:
 
     text: str
     token_ids: tuple[int, ...] | None
+    top_logprobs: tuple[tuple[float, ...], ...] | None = None
+    """For each token the log probabilities of the best ones at its place, as many as the engine's
+    capability `logprobs` says. `None` where it gives none with chunks."""
     branch: Branch | None = None
     """The whole branch, on the last chunk."""
 
