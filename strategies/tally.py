@@ -30,6 +30,8 @@ class Tally:
         """Samples that have come, those without an answer included."""
         self.num_unscored = 0
         """Votes whose weight is unknown; they count as 0 as long as any vote has a weight."""
+        self.sequence: list[Hashable] = []
+        """The answer of each sample, in launch order; `None` for one that does not vote."""
         self.largest_weight = 1.0
         """The most that one vote can weigh."""
         self.weighted = weighted
@@ -48,7 +50,9 @@ class Tally:
         self._seen.add(identity)
         self.num_samples += 1
         if candidate.key is None or candidate.status not in ("finished", "truncated"):
+            self.sequence.append(None)
             return
+        self.sequence.append(candidate.key)
         self._first.setdefault(candidate.key, candidate)
         self._counts[candidate.key] = self._counts.get(candidate.key, 0) + 1
         score = candidate.scores.get(self._by or next(iter(candidate.scores), ""))
@@ -86,3 +90,8 @@ class Tally:
         if self.num_samples < 2:
             return None
         return self._counts.get(candidate.key, 0) / self.num_samples
+
+    def leading_share(self) -> float | None:
+        """The share of the candidate that leads now; `None` where none does, or of one sample."""
+        ranked = self.ranking()
+        return self.share(ranked[0][0]) if ranked else None

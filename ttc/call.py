@@ -66,6 +66,7 @@ class Call:
         self._ticket: Ticket | None = None
         self._generation: Generation | None = None
         self._arrival: asyncio.Future[Branch] | None = None
+        self._turn: asyncio.Future[int] | None = None
         self._refusal: BudgetExceeded | None = None
         self._allowed = 0  # output tokens of the request that is running
         self._produced = 0
@@ -87,6 +88,7 @@ class Call:
             EngineError: the engine failed.
         """
         self._check_cut()
+        await self._funded()
         self._ticket = ticket = self._launch()
         try:
             await ticket.admitted()
@@ -127,11 +129,12 @@ class Call:
             if ticket is not None:
                 ticket.cancel(refusal)
             self._end({"refused": refusal.resource if refusal else "cancelled"})
+        _interrupt(self._turn, refusal)
         _interrupt(self._arrival, refusal)
 
     def discard(self) -> None:
         """Labels what it had spent as cancelled, since a stop came before anyone used it."""
-        self._run.discarded.add(self.key)
+        self._run.discard(self.key)
         if not self._done:
             self.abort()
         if not self.usage.calls:
@@ -154,19 +157,40 @@ class Call:
         cue = self._engine.append(branch, plan.tail.cue)
         return await self._extend(cue, plan.tail.max_tokens, seed)
 
-    def _launch(self) -> Ticket:
-        plan, tail = self._plan, sum(self._tail)
-        at_least = plan.at_least
+    async def _funded(self) -> None:
+        """Waits for a unit of the run's budget, where an allocator gives it away."""
+        if self._run.bidder is None:
+            return
+        given = self._run.prompts.missing(self._plan.branch) + sum(self._tail)
+        need, floor = self._max_tokens + given, self._least() + given
+        self._turn = self._run.bidder.request(self.key, need=need, floor=floor)
+        try:
+            granted = await self._turn
+            self._check_cut()
+        except asyncio.CancelledError:
+            self.abort()
+            raise
+        except BudgetExceeded as refusal:
+            self.abort(refusal)
+            raise
+        self._max_tokens -= max(0, need - granted)
+
+    def _least(self) -> int:
+        """The fewest tokens that it can run with."""
+        at_least = self._plan.at_least
         if at_least is None:
             at_least = (self._max_tokens + 1) // 2
             if self._account.is_untouched:
                 at_least = min(at_least, 16)
-        least = min(at_least, self._max_tokens)
+        return min(at_least, self._max_tokens)
+
+    def _launch(self) -> Ticket:
+        tail = sum(self._tail)
         return self._account.launch(
-            plan.path,
+            self._plan.path,
             need={"tokens": self._max_tokens + tail, "calls": 1},
-            floor={"tokens": least + tail, "calls": 1},
-            prompt=(self._run.prompts, plan.branch),
+            floor={"tokens": self._least() + tail, "calls": 1},
+            prompt=(self._run.prompts, self._plan.branch),
         )
 
     def _tail_tokens(self) -> tuple[int, int]:
@@ -270,6 +294,8 @@ class Call:
             usage=self.usage,
             seconds=self._run.clock.now() - self._started,
         )
+        if self._run.bidder is not None:
+            self._run.bidder.closed(self.key, self.usage, is_cancelled=self.cancelled)
         self._run.emit("call", self._plan.path)
 
 

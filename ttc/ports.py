@@ -236,8 +236,19 @@ class Scope(Protocol):
     def remaining(self) -> Budget:
         """What is left, less what is reserved; `None` where there is no limit."""
 
+    @property
+    def budget(self) -> Budget:
+        """The problem's limits."""
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the problem's start."""
+
     def root(self, role: str = "policy") -> Branch:
         """The problem's prompt, for the model of a role."""
+
+    def append(self, branch: Branch, text: str) -> Branch:
+        """A branch that goes on with `text`, as plain tokens; free until something extends it."""
 
     async def generate(
         self,
@@ -343,5 +354,21 @@ class Scope(Protocol):
     def now(self) -> float:
         """Seconds by the run's clock."""
 
-    def decide(self, kind: str, **detail: Any) -> None:
-        """Records a decision; the most downstream one is named as what stopped the run."""
+    def decide(self, kind: str, *, physical: bool = False, **detail: Any) -> None:
+        """Records a decision; the most downstream one is named as what stopped the run.
+
+        Args:
+            kind: what was decided.
+            physical: whether something measured decided it, so that a second run may differ.
+            detail: what else is worth recording.
+        """
+
+    def offer(self, *, gain: float, cost: float, confidence: float | None) -> None:
+        """This problem's bid for the budget of a run over many; the latest one counts.
+
+        Args:
+            gain: what one more candidate would add to the chance that the choice is right; 0 if
+                the choice is made.
+            cost: the tokens that a candidate has cost in the mean.
+            confidence: how sure the choice is now; `None` where that is unknown.
+        """

@@ -15,7 +15,16 @@ from typing import Any, cast
 from ttc.errors import EngineError, GraphError
 from ttc.ports import Engine
 
-__all__ = ["DISTRIBUTION", "install_hint", "load_engine", "lookup", "names", "node_class", "room"]
+__all__ = [
+    "DISTRIBUTION",
+    "install_hint",
+    "load_allocator",
+    "load_engine",
+    "lookup",
+    "names",
+    "node_class",
+    "room",
+]
 
 DISTRIBUTION = "ttc-orchestrator"
 """The name under which ttc is installed; `ttc` itself belongs to another project."""
@@ -32,15 +41,30 @@ _BUILT_IN: Mapping[str, Mapping[str, str]] = {
         "best_of_n": "ttc.strategies:BestOfN",
         "exhausted": "ttc.strategies:Exhausted",
         "cannot_be_overtaken": "ttc.strategies:CannotBeOvertaken",
+        "adaptive_consistency": "ttc.strategies:AdaptiveConsistency",
+        "agreeing_window": "ttc.strategies:AgreeingWindow",
+        "anytime_valid": "ttc.strategies:AnytimeValid",
+        "confident": "ttc.strategies:Confident",
+        "doubling": "ttc.strategies:Doubling",
+        "deadline": "ttc.strategies:Deadline",
+        "share": "ttc.strategies:Share",
         "confidence": "ttc.strategies:confidence",
         "tail": "ttc.types:Tail",
+    },
+    "allocators": {
+        "uniform": "ttc.allocate:Uniform",
+        "uniform_stop": "ttc.allocate:UniformStop",
+        "greedy_gain": "ttc.allocate:GreedyGain",
+        "bandit": "ttc.allocate:Bandit",
+        "optscale": "ttc.allocate:OptScale",
+        "shadow_price": "ttc.allocate:ShadowPrice",
     },
     "verifiers": {"sequence_probability": "ttc.verifiers:SequenceProbability"},
 }
 
 
 def lookup(group: str, name: str) -> Any:
-    """What a name stands for in a group: `nodes` or `verifiers`.
+    """What a name stands for in a group: `nodes`, `verifiers` or `allocators`.
 
     Raises:
         KeyError: nobody has registered the name; the message lists the names that there are.
@@ -73,6 +97,18 @@ def room(name: str) -> Any:
 def install_hint(extra: str) -> str:
     """The command that installs an optional part."""
     return f'pip install "{DISTRIBUTION}[{extra}]"'
+
+
+def load_allocator(name: str) -> Any:
+    """The allocator of a name, with its defaults.
+
+    Raises:
+        ValueError: nobody has registered the name.
+    """
+    try:
+        return lookup("allocators", name)()
+    except KeyError as error:
+        raise ValueError(error.args[0]) from None
 
 
 def load_engine(model: str | Engine) -> Engine:

@@ -7,13 +7,16 @@ import contextvars
 import logging
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
-from typing import Any, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 from ttc.budget import Account, PromptTree
 from ttc.errors import BudgetExceeded
 from ttc.journal import Journal, in_order
 from ttc.ports import Clock, Engine, Timer
 from ttc.types import Branch, Candidate, Event, Problem, Usage
+
+if TYPE_CHECKING:
+    from ttc.allocate import Bidder
 
 __all__ = ["GRACE_S", "Abortable", "Run"]
 
@@ -58,6 +61,8 @@ class Run:
         """Whether a running call was ever cancelled."""
         self.discarded: set[str] = set()
         """Calls that a stop came before, whose candidates nobody will miss."""
+        self.bidder: Bidder | None = None
+        """What gives its calls their units, where the run has an allocator."""
         self.oracle = False
         self.roots: dict[str, Branch] = {}
         self.on_overdue: Callable[[], None] = lambda: None
@@ -114,6 +119,8 @@ class Run:
     def consider(self, path: str, candidate: Candidate) -> None:
         """Notes that a selector has read a candidate."""
         self._considered.setdefault(path, {})[candidate.branch] = candidate
+        if self.bidder is not None:
+            self.bidder.took(candidate)
         self.emit("candidate", path, candidate)
 
     def task(
@@ -208,12 +215,20 @@ class Run:
 
     def limit_acted(self, resource: str) -> None:
         """Notes what a limit that acted means for repeating the run."""
+        if resource == "allocator":
+            return  # it knows nothing of timing
         if resource == "seconds":
             self.timing["a physical limit acted: seconds"] = None
         elif self.cut:
             self.timing[f"the limit of {resource} acted after a cancellation"] = None
         elif resource in self.account.root.contended:
             self.timing[f"the limit of {resource} acted while several nodes drew on it"] = None
+
+    def discard(self, key: str) -> None:
+        """Notes that a stop came before anyone used a call."""
+        self.discarded.add(key)
+        if self.bidder is not None:
+            self.bidder.discarded(key)
 
     def opened(self, call: Abortable) -> None:
         """Notes a call that may have to be aborted."""

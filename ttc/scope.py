@@ -87,6 +87,20 @@ class NodeScope(Work):
         seconds = None if deadline is None else max(0.0, deadline - self.now())
         return Budget(seconds=seconds, **{r: self._account.room(r) for r in LOGICAL})
 
+    @property
+    def budget(self) -> Budget:
+        """The problem's limits."""
+        return self._run.account.limit
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the problem's start."""
+        return self.now() - self._run.started
+
+    def append(self, branch: Branch, text: str) -> Branch:
+        """A branch that goes on with `text`, as plain tokens; free until something extends it."""
+        return self._run.engine(branch.role).append(branch, text)
+
     def root(self, role: str = "policy") -> Branch:
         """The problem's prompt, for the model of a role."""
         if role not in self._run.roots:
@@ -304,14 +318,21 @@ class NodeScope(Work):
         """Seconds by the run's clock."""
         return self._run.clock.now()
 
-    def decide(self, kind: str, **detail: Any) -> None:
-        """Records a decision; the most downstream one is named as what stopped the run."""
+    def decide(self, kind: str, *, physical: bool = False, **detail: Any) -> None:
+        """Records a decision; see `ttc.ports.Scope`."""
+        if physical:
+            self._run.timing[f"a rule on what is measured acted: {kind}"] = None
         index, self._decided = self._decided, self._decided + 1
         self._run.journal.add(
             Record(path=self.path, index=index, kind="decision", detail={"rule": kind, **detail})
         )
         if not self._aside:
             self._run.decided(self.path, kind)
+
+    def offer(self, *, gain: float, cost: float, confidence: float | None) -> None:
+        """This problem's bid for the budget of a run over many; see `ttc.ports.Scope`."""
+        if self._run.bidder is not None and not self._aside:
+            self._run.bidder.offer(gain=gain, cost=cost, confidence=confidence)
 
     def refused(self, refusal: BudgetExceeded) -> None:
         """Notes that a limit ended a stream."""

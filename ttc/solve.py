@@ -16,11 +16,13 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, TypeVar
 
+from ttc.allocate import Allocation, Allocator, Bidder, Terms, run_market
 from ttc.budget import LOGICAL, Account, shares
 from ttc.clock import SystemClock
 from ttc.errors import EngineError, GraphError, NodeError, TTCError
 from ttc.graph import Flow, Node, compile_graph
 from ttc.ports import Clock, Engine
+from ttc.registry import load_allocator
 from ttc.run import Run
 from ttc.scope import NodeScope
 from ttc.streams import iterate
@@ -90,6 +92,7 @@ def solve_many(  # noqa: PLR0913 - all keywords but two, each of its own
     models: Mapping[str, Model] | None = None,
     budget: Budget | None = None,
     per_problem: Budget | None = None,
+    allocator: Allocator | str | None = None,
     concurrency: int = 64,
     seed: int | None = None,
     clock: Clock | None = None,
@@ -102,11 +105,14 @@ def solve_many(  # noqa: PLR0913 - all keywords but two, each of its own
         strategy: a graph, or its text form.
         model: the model of the role `policy`.
         models: the models of further roles.
-        budget: what the whole run may spend. Its logical part is divided equally among the
-            problems, so that no outcome depends on the others.
+        budget: what the whole run may spend. Without an allocator its logical part is divided
+            equally among the problems, so that no outcome depends on the others.
         per_problem: what one problem may spend at most.
-        concurrency: problems in flight at once; it changes no outcome.
-        seed: the run's seed. A problem's outcome is the same alone and among others.
+        allocator: how the run's tokens and calls are given away among the problems: an
+            `ttc.allocate.Allocator`, or its name, as `greedy_gain`. It needs a budget of tokens.
+        concurrency: problems in flight at once, or with an allocator calls; it changes no outcome.
+        seed: the run's seed. Without an allocator a problem's outcome is the same alone and among
+            others.
         clock: what seconds are measured by.
         watch: is told what happens.
 
@@ -114,7 +120,9 @@ def solve_many(  # noqa: PLR0913 - all keywords but two, each of its own
     """
     arguments = _Arguments(model, models, seed, clock, watch)
     return _on_the_loop(
-        _solve_all(problems, strategy, arguments, _Limits(budget, per_problem, concurrency))
+        _solve_all(
+            problems, strategy, arguments, _Limits(budget, per_problem, allocator, concurrency)
+        )
     )
 
 
@@ -126,6 +134,7 @@ async def asolve_many(  # noqa: PLR0913 - all keywords but two, each of its own
     models: Mapping[str, Model] | None = None,
     budget: Budget | None = None,
     per_problem: Budget | None = None,
+    allocator: Allocator | str | None = None,
     concurrency: int = 64,
     seed: int | None = None,
     clock: Clock | None = None,
@@ -134,7 +143,7 @@ async def asolve_many(  # noqa: PLR0913 - all keywords but two, each of its own
     """As `solve_many`, in the caller's event loop."""
     arguments = _Arguments(model, models, seed, clock, watch)
     return await _solve_all(
-        problems, strategy, arguments, _Limits(budget, per_problem, concurrency)
+        problems, strategy, arguments, _Limits(budget, per_problem, allocator, concurrency)
     )
 
 
@@ -176,18 +185,28 @@ class _Arguments:
 
 
 class _Limits:
-    """The budgets of a run over many problems."""
+    """The budgets of a run over many problems, and how they are given away."""
 
-    def __init__(self, run: Budget | None, per_problem: Budget | None, concurrency: int) -> None:
+    def __init__(
+        self,
+        run: Budget | None,
+        per_problem: Budget | None,
+        allocator: Allocator | str | None,
+        concurrency: int,
+    ) -> None:
         if concurrency < 1:
             raise ValueError(f"concurrency is at least 1, not {concurrency}")
         self.run, self.per_problem = run or Budget(), per_problem or Budget()
+        self.allocator = load_allocator(allocator) if isinstance(allocator, str) else allocator
         self.concurrency = concurrency
+        if self.allocator is not None and self.run.tokens is None:
+            raise ValueError("an allocator gives tokens away; pass budget=Budget(tokens=...)")
 
     def of_each(self, count: int) -> list[Budget]:
-        """Each problem's part of the run's logical budget, capped."""
+        """Each problem's part of what is divided beforehand, capped."""
         budgets = [self.per_problem] * count
-        for resource in LOGICAL:
+        divided = LOGICAL if self.allocator is None else ("verifier_calls",)
+        for resource in divided:
             total, cap = getattr(self.run, resource), getattr(self.per_problem, resource)
             if total is not None and count:
                 parts = shares(total, [1] * count)
@@ -197,6 +216,15 @@ class _Limits:
                     for budget, part in zip(budgets, capped, strict=True)
                 ]
         return budgets
+
+    def terms(self, count: int) -> Terms:
+        """What an allocator gives away."""
+        return Terms(
+            tokens=self.run.tokens or 0,
+            calls=self.run.calls,
+            num_problems=count,
+            per_problem=self.per_problem.tokens,
+        )
 
 
 async def _solve_one(
@@ -217,22 +245,29 @@ async def _solve_all(
 ) -> list[Outcome]:
     graph, engines = arguments.prepare(strategy)
     asked = [_problem(problem) for problem in problems]
+    budgets = limits.of_each(len(asked))
     started = arguments.clock.now()
+
+    async def one(index: int, bidder: Bidder | None = None) -> Outcome:
+        budget = budgets[index]
+        if limits.run.seconds is not None:
+            left = max(0.0, limits.run.seconds - (arguments.clock.now() - started))
+            budget = replace(budget, seconds=min(left, budget.seconds or left))
+        return await _run(asked[index], graph, engines, arguments, budget, bidder)
+
+    if limits.allocator is not None:
+        allocation = Allocation(limits.allocator, limits.terms(len(asked)), [p.id for p in asked])
+        return await run_market(
+            allocation, graph, one, num_open=limits.allocator.num_open, most=limits.concurrency
+        )
     room = asyncio.Semaphore(limits.concurrency)
 
-    async def one(problem: Problem, budget: Budget) -> Outcome:
+    async def in_turn(index: int) -> Outcome:
         async with room:
-            if limits.run.seconds is not None:
-                left = max(0.0, limits.run.seconds - (arguments.clock.now() - started))
-                own = budget.seconds
-                budget = replace(budget, seconds=left if own is None else min(own, left))
-            return await _run(problem, graph, engines, arguments, budget)
+            return await one(index)
 
     async with asyncio.TaskGroup() as group:
-        tasks = [
-            group.create_task(one(problem, budget))
-            for problem, budget in zip(asked, limits.of_each(len(asked)), strict=True)
-        ]
+        tasks = [group.create_task(in_turn(index)) for index in range(len(asked))]
     return [task.result() for task in tasks]
 
 
@@ -246,6 +281,7 @@ async def _run(
     engines: Mapping[str, Engine],
     arguments: _Arguments,
     budget: Budget,
+    bidder: Bidder | None = None,
 ) -> Outcome:
     account = Account(budget)
     run = Run(
@@ -256,6 +292,7 @@ async def _run(
         clock=arguments.clock,
         watch=arguments.watch,
     )
+    run.bidder = bidder
     scope = NodeScope(run, account, "")
     try:
         root = Candidate(branch=scope.root())
