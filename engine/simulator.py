@@ -232,6 +232,11 @@ class Simulator:
             )
         self.start_waiting()
 
+    def draw(self, problem: str, seed: int) -> tuple[str | None, int]:
+        """The answer and the length of a problem's reply to a request with this seed."""
+        drawn = self._draw(self.laws[problem], seed)
+        return drawn.answer, drawn.length
+
     def _words(self, request: Request) -> _Words:
         """What a request would be answered with."""
         segments = list(request.branch.lineage())

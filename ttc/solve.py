@@ -205,16 +205,17 @@ class _Limits:
     def of_each(self, count: int) -> list[Budget]:
         """Each problem's part of what is divided beforehand, capped."""
         budgets = [self.per_problem] * count
-        divided = LOGICAL if self.allocator is None else ("verifier_calls",)
-        for resource in divided:
+        for resource in LOGICAL:
             total, cap = getattr(self.run, resource), getattr(self.per_problem, resource)
-            if total is not None and count:
-                parts = shares(total, [1] * count)
-                capped = [part if cap is None else min(part, cap) for part in parts]
-                budgets = [
-                    replace(budget, **{resource: part})
-                    for budget, part in zip(budgets, capped, strict=True)
-                ]
+            if total is None or not count:
+                continue
+            is_allocated = self.allocator is not None and resource in ("tokens", "calls")
+            parts = [total] * count if is_allocated else shares(total, [1] * count)
+            capped = [part if cap is None else min(part, cap) for part in parts]
+            budgets = [
+                replace(budget, **{resource: part})
+                for budget, part in zip(budgets, capped, strict=True)
+            ]
         return budgets
 
     def terms(self, count: int) -> Terms:

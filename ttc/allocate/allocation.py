@@ -17,7 +17,6 @@ import heapq
 import math
 from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 from ttc.allocate.bids import Bid, Progress, Terms, Unit
@@ -68,16 +67,20 @@ class Allocation:
         self.closed: deque[int] = deque()
         """Problems that were closed and that nobody has been told of yet; for the driver."""
         self._allocator, self._ids = allocator, ids
-        self._progress = Progress(tokens=terms.tokens, num_problems=len(ids))
-        self._progress = replace(self._progress, price=allocator.price(self._progress))
+        self.price = 0.0
+        """What a unit must be worth now."""
+        self.trust = 0.5
+        """The chance that beliefs about single problems are worth something, as results have it."""
+        self._arrived = self._closed = 0
         self._allowance = allocator.allowance(terms)
-        self._trusted = self._progress.trust
+        self._trusted = self.trust  # as the problems are ranked now
         self._order = deque(self._by_worth(range(len(ids))))
         self._places: dict[int, _Place] = {}
         self._best: list[tuple[float, int, int]] = []
         self._least: list[tuple[float, int, int]] = []
         self._untold: deque[Unit] = deque()
         self._given = self._told = self._calls = 0
+        self._set_price()
         self._short = False  # whether the last unit did not fit into the run's budget
 
     @property
@@ -89,11 +92,6 @@ class Allocation:
     def unopened(self) -> deque[int]:
         """Problems that have not been opened, in the order in which they would be."""
         return self._order
-
-    @property
-    def price(self) -> float:
-        """What a unit must be worth now."""
-        return self._progress.price
 
     def bid(self, problem: int) -> Bid | None:
         """What is known of an open problem; `None` of one that is not open."""
@@ -132,7 +130,7 @@ class Allocation:
     def close(self, problem: int) -> None:
         """Gives a problem no more."""
         if self._places.pop(problem, None) is not None:
-            self._progress = replace(self._progress, closed=self._progress.closed + 1)
+            self._closed += 1
 
     def tell(
         self,
@@ -161,26 +159,21 @@ class Allocation:
         self._told += not is_void
         self._calls -= is_void
         place = self._places.get(unit.problem)
-        progress = replace(self._progress, spent=self.spent)
-        if place is not None:
-            bid = place.bid
-            if not is_void and not bid.is_decided:
-                trust = bid.trusting(progress.trust, solved=offer is not None and offer[0] <= 0)
-                progress = replace(progress, trust=trust)
-            gain, cost, confidence = offer or (bid.gain, bid.cost, bid.confidence)
-            place.bid = bid._replace(
-                told=bid.told + (not is_void),
-                in_flight=bid.in_flight - 1,
-                spent=bid.spent + tokens,
-                reserved=bid.reserved - unit.tokens,
-                gain=gain,
-                cost=cost,
-                confidence=confidence,
-            )
-            self._push(unit.problem, place)
-        self._progress = replace(progress, price=self._allocator.price(progress))
-        if abs(self._progress.trust - self._trusted) > _TRUST_STEP:
+        if place is None:
+            return
+        bid, counts = place.bid, 0 if is_void else 1
+        if counts and not bid.is_decided:
+            self.trust = bid.trusting(self.trust, solved=offer is not None and offer[0] <= 0)
+        told, in_flight = bid.told + counts, bid.in_flight - 1
+        spent, reserved = bid.spent + tokens, bid.reserved - unit.tokens
+        gain, cost, confidence = offer or (bid.gain, bid.cost, bid.confidence)
+        place.bid = Bid(
+            bid.belief, bid.doubt, 1.0, told, in_flight, spent, reserved, gain, cost, confidence
+        )
+        if abs(self.trust - self._trusted) > _TRUST_STEP:
             self._rank_all()
+        else:
+            self._push(unit.problem, place)
 
     def _by_worth(self, problems: Iterable[int]) -> list[int]:
         """Problems in the order in which they are to be opened."""
@@ -195,7 +188,7 @@ class Allocation:
 
     def _rank_all(self) -> None:
         """Ranks every problem anew, since beliefs are now trusted more, or less."""
-        self._trusted = self._progress.trust
+        self._trusted = self.trust
         for problem, place in list(self._places.items()):
             self._push(problem, place)
         self._order = deque(self._by_worth(sorted(self._order)))
@@ -251,8 +244,8 @@ class Allocation:
         problem = self._order.popleft()
         place = _Place(self._first_bid(problem), self.terms.unit)
         self._places[problem] = place
-        progress = replace(self._progress, arrived=self._progress.arrived + 1)
-        self._progress = replace(progress, price=self._allocator.price(progress))
+        self._arrived += 1
+        self._set_price()
         if place.unit is None:
             return Open(problem)
         self._push(problem, place)
@@ -272,11 +265,36 @@ class Allocation:
 
     def _as_seen(self, bid: Bid) -> Bid:
         """A bid with its cost in means of the run: few units say little of a problem's own cost."""
-        if bid.cost is None or not self.spent:
-            return bid._replace(cost=1.0, trust=self._trusted)
-        own = bid.cost * self._told / self.spent
-        relative = (bid.told * own + _COST_WEIGHT) / (bid.told + _COST_WEIGHT)
-        return bid._replace(cost=relative, trust=self._trusted)
+        cost = 1.0
+        if bid.cost is not None and self.spent:
+            own = bid.cost * self._told / self.spent
+            cost = (bid.told * own + _COST_WEIGHT) / (bid.told + _COST_WEIGHT)
+        belief, doubt, _, told, in_flight, spent, reserved, gain, _, confidence = bid
+        return Bid(
+            belief,
+            doubt,
+            self._trusted,
+            told,
+            in_flight,
+            spent,
+            reserved,
+            gain,
+            cost,
+            confidence,
+        )
+
+    def _set_price(self) -> None:
+        """Lets the allocator look at how far the run has come."""
+        progress = Progress(
+            tokens=self.terms.tokens,
+            num_problems=len(self._ids),
+            spent=self.spent,
+            mean_cost=self.spent / self._told if self._told else None,
+            arrived=self._arrived,
+            closed=self._closed,
+            price=self.price,
+        )
+        self.price = self._allocator.price(progress)
 
     def _fund(self, problem: int) -> Unit | None:
         """A unit for a problem; `None` where it has to wait, or is closed since it cannot have one.

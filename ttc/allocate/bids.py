@@ -91,7 +91,7 @@ class Bid(NamedTuple):
         return self.gain is not None and self.gain <= 0.0
 
     def chance(self, in_flight: int) -> float | None:
-        """The believed chance that one more unit is the first to solve it, beside some in flight."""
+        """The believed chance that one more unit solves it first, beside some in flight."""
         if self.belief is None:
             return None
         chance = self.belief.first_success(self.told, in_flight)
@@ -119,14 +119,14 @@ class Progress:
     """The run's limit."""
     num_problems: int
     spent: int = 0
+    mean_cost: float | None = None
+    """Tokens of a unit in the mean; `None` before the first."""
     arrived: int = 0
     """Problems that have been opened."""
     closed: int = 0
     """Problems that get nothing more."""
     price: float = 0.0
     """What a unit must be worth."""
-    trust: float = 0.5
-    """The chance that beliefs about single problems are worth something, as results have it."""
 
 
 class Unit(NamedTuple):

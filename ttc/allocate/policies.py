@@ -13,6 +13,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import ClassVar
 
 from ttc.allocate.bids import Belief, Bid, Progress, Terms
@@ -133,19 +134,19 @@ class Bandit(Allocator):
 
 @dataclass(frozen=True, kw_only=True)
 class OptScale(Allocator):
-    """As many units as the target needs with chance `alpha`, and none where those are too many.
+    """As many units as the target needs with chance `alpha`, and no more where those are too many.
 
     Source: OptScale, 2025 (arXiv 2506.22376): `N* = ceil(ln(1 - alpha) / ln F(s*))`.
     Differs: `1 - F(s*)`, the chance that one more unit reaches the target, is the problem's own
     offer or belief, where theirs is fitted to the scores; and a problem whose `N*` exceeds `most`
-    is left alone at once.
+    is left alone at once. Among the others, whoever had fewest units comes first.
     """
 
     alpha: float = 0.95
-    most: int = 64
+    most: int = 256
 
     def worth(self, bid: Bid) -> float:
-        """Whoever needs fewest comes first."""
+        """Whether it needs more; whoever had fewest comes first."""
         if bid.is_decided:
             return 0.0
         chance = _next_gain(bid)
@@ -155,40 +156,63 @@ class OptScale(Allocator):
         needed = math.ceil(enough)
         if needed > self.most or bid.told + bid.in_flight >= needed:
             return 0.0
-        return 1.0 / (needed * (bid.cost or 1.0))
+        return 1.0 / (1.0 + bid.told + bid.in_flight)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ShadowPrice(GreedyGain):
     """Problems come one after another, and a unit is given where its gain exceeds a price.
 
-    Source: dual descent on the price of the budget, `ln price += rate (spent / target - 1)`; the
-    rule that a problem whose surplus is negative gets nothing is that of CLEAR, 2026
-    (arXiv 2606.03092).
-    Differs: worth is gain by the cost of a unit in means of the run. Once all problems have come, what
-    is left goes out in order of worth.
+    With a `belief` the price is the lowest at which a problem is expected to spend no more than its
+    part of what is left; it is found anew whenever a problem comes. Without one it follows by dual
+    descent, `ln price += rate (spent / target - 1)`.
+
+    Source: CLEAR, 2026 (arXiv 2606.03092), for one price that clears the budget and for giving
+    nothing to problems whose surplus is negative; its own curve of utility is not used.
+    Differs: worth is gain by the cost of a unit in means of the run. Once all problems have come,
+    what is left goes out in order of worth.
     """
 
     is_online: ClassVar[bool] = True
 
-    rate: float = 0.1
-    """How fast the price follows."""
     tokens_per_problem: float | None = None
     """The target, where the length of the stream is unknown; else the budget over all problems."""
-    first_price: float = 0.05
-    """The price before anything is known."""
+    rate: float = 0.1
+    """How fast the price follows, without a belief."""
+    first_price: float = 0.1
+    """The price before anything is known, without a belief."""
 
     def price(self, progress: Progress) -> float:
-        """A step of the price towards where the budget lasts to the end."""
+        """The price for the problems that are there now."""
         if progress.arrived >= progress.num_problems:
             return 0.0
         target = self.tokens_per_problem
         if target is None:
             left = progress.num_problems - progress.closed
             target = (progress.tokens - progress.spent) / max(1, left)
-        open_ones = max(1, progress.arrived)
-        step = self.rate * (progress.spent / open_ones / max(target, 1e-9) - 1.0)
-        return (progress.price or self.first_price) * math.exp(max(-1.0, min(1.0, step)))
+        if self.belief is not None:
+            units = target / (progress.mean_cost or target)
+            return _clearing_price(self.belief, round(units, 1))
+        step = progress.spent / max(1, progress.closed) / max(target, 1e-9) - 1.0
+        return (progress.price or self.first_price) * math.exp(
+            self.rate * max(-1.0, min(1.0, step))
+        )
+
+
+@lru_cache(maxsize=4096)
+def _clearing_price(belief: Belief, units: float, most: int = 10_000) -> float:
+    """The lowest price at which a problem is expected to take no more than so many units.
+
+    After f failures, which come with chance s(f), a unit is bought if its chance exceeds the price.
+    """
+    expected, unsolved = 0.0, 1.0
+    for failures in range(most):
+        chance = belief.after(failures)
+        expected += unsolved
+        if expected > units:
+            return chance
+        unsolved *= 1.0 - chance
+    return 0.0
 
 
 def gain(bid: Bid) -> float:
