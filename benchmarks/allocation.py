@@ -233,7 +233,7 @@ class Point:
 
     method: str
     share: int
-    """The budget of `uniform_stop`, in mean units for each problem."""
+    """The budget of `uniform_stop`, in mean units for each problem; 0: the mean of all budgets."""
     tokens: float
     """What the method spent, in the mean."""
     solved: float
@@ -256,46 +256,71 @@ def measure(
     num_problems: int = 200,
 ) -> list[Point]:
     """Every method at the spend of `uniform_stop`, for each of its budgets."""
-    points = []
-    for share in shares:
-        tokens = round(num_problems * share * _UNIT)
-        runs: dict[str, list[tuple[float, float, float]]] = {name: [] for name in methods}
-        runs["uniform_stop"], runs["knapsack"] = [], []
-        for seed in seeds:
-            world = World(seed, num_problems)
-            base = play(METHODS["uniform_stop"](world), tokens, world)
-            spend, target = base.spent[-1], base.solved[-1]
-            runs["uniform_stop"].append((spend, target / num_problems, 1.0))
-            oracle = knapsack(world, spend) / num_problems
-            runs["knapsack"].append((spend, oracle, math.nan))
-            for name in methods:
-                if name != "uniform_stop":
-                    budget = tokens if name == "uniform" else spend  # it spends its share whole
-                    curve = play(METHODS[name](world), budget, world)
-                    solved = curve.solved[-1] / num_problems
-                    ratio = curve.spent_for(target) / spend
-                    runs[name].append((curve.spent[-1], solved, ratio))
-        points += [_point(name, share, rows, runs["uniform_stop"]) for name, rows in runs.items()]
-    return points
+    runs = {share: _runs(seeds, share, methods, num_problems) for share in shares}
+    points = [
+        _point(name, share, rows, of_share["uniform_stop"])
+        for share, of_share in runs.items()
+        for name, rows in of_share.items()
+    ]
+    means = {
+        name: [_mean(rows) for rows in zip(*(runs[share][name] for share in shares), strict=True)]
+        for name in runs[shares[0]]
+    }
+    return points + [_point(name, 0, rows, means["uniform_stop"]) for name, rows in means.items()]
+
+
+class _Ran(NamedTuple):
+    """One run: what it spent, the part that it solved, and its spend for `uniform_stop`'s part."""
+
+    tokens: float
+    solved: float
+    ratio: float
+
+
+def _mean(rows: Sequence[_Ran]) -> _Ran:
+    return _Ran(*map(fmean, zip(*rows, strict=True)))
+
+
+def _runs(
+    seeds: Sequence[int], share: int, methods: Sequence[str], num_problems: int
+) -> dict[str, list[_Ran]]:
+    """Every method in every world, at one budget."""
+    tokens = round(num_problems * share * _UNIT)
+    runs: dict[str, list[_Ran]] = {name: [] for name in ("uniform_stop", *methods, "knapsack")}
+    for seed in seeds:
+        world = World(seed, num_problems)
+        base = play(METHODS["uniform_stop"](world), tokens, world)
+        spend, target = base.spent[-1], base.solved[-1]
+        runs["uniform_stop"].append(_Ran(spend, target / num_problems, 1.0))
+        best = knapsack(world, spend) / num_problems
+        runs["knapsack"].append(_Ran(spend, best, math.nan))
+        for name in methods:
+            if name == "uniform_stop":
+                continue
+            budget = tokens if name == "uniform" else spend  # it spends its share whole
+            curve = play(METHODS[name](world), budget, world)
+            ratio = curve.spent_for(target) / spend
+            runs[name].append(_Ran(curve.spent[-1], curve.solved[-1] / num_problems, ratio))
+    return runs
 
 
 def _point(
     method: str,
     share: int,
-    rows: Sequence[tuple[float, float, float]],
-    base: Sequence[tuple[float, float, float]],
+    rows: Sequence[_Ran],
+    base: Sequence[_Ran],
 ) -> Point:
-    ours, theirs = [row[1] for row in rows], [row[1] for row in base]
+    ours, theirs = [row.solved for row in rows], [row.solved for row in base]
     gain = paired_bootstrap(ours, theirs, seed=0)
     return Point(
         method=method,
         share=share,
-        tokens=fmean(row[0] for row in rows),
+        tokens=fmean(row.tokens for row in rows),
         solved=fmean(ours),
         gain=100 * gain.mean,
         low=100 * gain.low,
         high=100 * gain.high,
-        ratio=fmean(row[2] for row in rows),
+        ratio=fmean(row.ratio for row in rows),
     )
 
 
@@ -314,7 +339,7 @@ def draw(points: Sequence[Point], path: Path) -> None:
     figure, axes = pyplot.subplots(figsize=(9, 6), layout="constrained")
     base = {p.share: p for p in points if p.method == "uniform_stop"}
     for method in dict.fromkeys(point.method for point in points):
-        line = [point for point in points if point.method == method]
+        line = [point for point in points if point.method == method and point.share]
         x = [point.tokens for point in line]
         y = [100 * point.solved for point in line]
         low = [100 * base[p.share].solved + p.low for p in line]
@@ -339,8 +364,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     points = measure(range(options.seeds))
     for point in points:
+        budget = f"{point.share:3} units" if point.share else "    mean "
         sys.stdout.write(
-            f"{point.share:3} units  {point.method:28} {point.tokens:9.0f} tokens "
+            f"{budget}  {point.method:28} {point.tokens:9.0f} tokens "
             f"{100 * point.solved:5.1f} % solved  {point.gain:+6.2f} points "
             f"[{point.low:+.2f}, {point.high:+.2f}]  {point.ratio:.3f} of the spend\n"
         )
@@ -354,7 +380,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _row(point: Point, seeds: int) -> dict[str, str | int | float | None]:
     return {
-        "name": f"{point.method}, {point.share} units",
+        "name": f"{point.method}, {f'{point.share} units' if point.share else 'all budgets'}",
         "seeds": seeds,
         "tokens": round(point.tokens),
         "solved_percent": round(100 * point.solved, 2),
