@@ -41,14 +41,14 @@ class Rule(ABC):
         return ()
 
 
-def combined(first: Rule, second: object, either: Callable[[Any, Any], R]) -> R:
+def combined(first: Rule, second: object, pair: Callable[[Any, Any], R]) -> R:
     """Two rules of one kind as one.
 
     Raises:
         GraphError: they are of two kinds.
     """
     if not isinstance(second, Rule):
-        return NotImplemented
+        return NotImplemented  # type: ignore[no-any-return]
     if second.kind != first.kind:
         raise GraphError(
             [
@@ -56,15 +56,18 @@ def combined(first: Rule, second: object, either: Callable[[Any, Any], R]) -> R:
                 "combine; give each to the parameter of its kind"
             ]
         )
-    return either(first, second)
+    return pair(first, second)
 
 
 class StopRule(Rule):
     """Says of a tally whether the vote is decided."""
 
     kind: ClassVar[str] = "a tally"
-    counts: ClassVar[bool] = False
-    """Whether it counts votes, so that it cannot end a weighted vote."""
+
+    @property
+    def counts(self) -> bool:
+        """Whether it counts votes, so that it cannot end a weighted vote."""
+        return False
 
     @abstractmethod
     def __call__(self, tally: Tally) -> bool:
@@ -184,11 +187,11 @@ class _Both(_Pair):
         return f"({self.first!r} & {self.second!r})"
 
 
-class Either(_Either, StopRule):  # type: ignore[misc]
+class Either(_Either, StopRule):
     """Stops when one of two rules does."""
 
 
-class Both(_Both, StopRule):  # type: ignore[misc]
+class Both(_Both, StopRule):
     """Stops when both of two rules do."""
 
 

@@ -35,7 +35,10 @@ __all__ = [
 class _Counting(StopRule):
     """A rule on counts of votes."""
 
-    counts = True
+    @property
+    def counts(self) -> bool:
+        """It does."""
+        return True
 
     @property
     def ahead(self) -> tuple[int, ...]:
@@ -177,13 +180,15 @@ def leads(first: int, second: int) -> float:
     For whole numbers it is the chance that `v1 + v2 + 1` fair coins show at most v1 heads.
     """
     coins = first + second + 1
-    return sum(math.comb(coins, heads) for heads in range(first + 1)) / 2**coins
+    at_most: int = sum(math.comb(coins, heads) for heads in range(first + 1))
+    return at_most / (1 << coins)
 
 
 @lru_cache(maxsize=16_384)
 def leads_all(counts: tuple[int, ...], steps: int = 200) -> float:
     """The posterior chance that the first answer is the most likely one, by Simpson's rule."""
-    shape, *rivals = (count + 1 for count in (*counts, *(() if len(counts) > 1 else (0,))))
+    known = counts if len(counts) > 1 else (*counts, 0)
+    shape, *rivals = (count + 1 for count in known)
     spread = 12.0 * math.sqrt(shape)
     low, high = max(0.0, shape - spread), shape + spread + 20.0
     width, total = (high - low) / steps, 0.0

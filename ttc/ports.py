@@ -66,10 +66,15 @@ class Capabilities:
     """The cost of work is known before it runs."""
 
     def has(self, name: str) -> bool:
-        """Whether the capability `name` is there; an unknown name is an error."""
+        """Whether the capability `name` is there; `logprobs>=20` asks for that many.
+
+        Raises:
+            ValueError: no capability is called so.
+        """
+        name, _, least = name.partition(">=")
         if name not in {f.name for f in fields(self)}:
             raise ValueError(f"no capability is called {name!r}")
-        return bool(getattr(self, name))
+        return bool(getattr(self, name) >= int(least or 1))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -32,6 +32,7 @@ DISTRIBUTION = "ttc-orchestrator"
 _BUILT_IN: Mapping[str, Mapping[str, str]] = {
     "nodes": {
         "sample": "ttc.strategies:Sample",
+        "sample_in_rounds": "ttc.strategies:SampleInRounds",
         "vote": "ttc.strategies:Vote",
         "best": "ttc.strategies:Best",
         "verify": "ttc.strategies:Verify",
@@ -46,6 +47,9 @@ _BUILT_IN: Mapping[str, Mapping[str, str]] = {
         "anytime_valid": "ttc.strategies:AnytimeValid",
         "confident": "ttc.strategies:Confident",
         "doubling": "ttc.strategies:Doubling",
+        "certaindex": "ttc.strategies:Certaindex",
+        "deep_conf": "ttc.strategies:DeepConf",
+        "early_exit": "ttc.strategies:EarlyExit",
         "deadline": "ttc.strategies:Deadline",
         "share": "ttc.strategies:Share",
         "confidence": "ttc.strategies:confidence",

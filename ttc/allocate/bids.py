@@ -132,7 +132,7 @@ class Progress:
 class Unit(NamedTuple):
     """The right to one engine call."""
 
-    index: int
+    number: int
     """Its place in the order in which units were given away."""
     problem: int
     tokens: int

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from ttc.allocate.allocation import Allocation, Open
 from ttc.allocate.bids import Unit
 from ttc.errors import BudgetExceeded
-from ttc.graph import Chain
+from ttc.graph import Node
 from ttc.types import Candidate, Usage
 
 __all__ = ["Bidder", "Market", "Released", "Result", "run_market"]
@@ -192,7 +192,7 @@ class Bidder:
 
 async def run_market(
     allocation: Allocation,
-    graph: Chain,
+    graph: Node,
     solve: Callable[[int, Bidder], Coroutine[Any, Any, T]],
     *,
     num_open: int,
@@ -230,7 +230,7 @@ class Market:
     def __init__(
         self,
         allocation: Allocation,
-        graph: Chain,
+        graph: Node,
         open_problem: Callable[[int, Bidder], None],
         *,
         num_open: int,
@@ -290,7 +290,7 @@ class Market:
             for problem in list(self._bidders):
                 self._release(problem)
             return True
-        result = self._results.pop(oldest.index, None)
+        result = self._results.pop(oldest.number, None)
         if result is None:
             return False
         self._tell(oldest, result)
@@ -312,7 +312,7 @@ class Market:
             bidder = self._bidders.get(unit.problem)
             if bidder is None:
                 self._running -= 1
-                self._results[unit.index] = Result(is_void=True)
+                self._results[unit.number] = Result(is_void=True)
             else:
                 bidder.give(unit)
 
@@ -355,7 +355,7 @@ class Market:
 
     def told(self, unit: Unit, result: Result) -> None:
         """What became of a unit."""
-        self._results[unit.index] = result
+        self._results[unit.number] = result
         self.advance()
 
     def over(self, problem: int) -> None:
@@ -374,7 +374,7 @@ class Market:
         return Released(needed=need, remaining=left, limit=allocation.terms.tokens)
 
 
-def _is_direct(graph: Chain) -> bool:
+def _is_direct(graph: Node) -> bool:
     """Whether each call makes one candidate that reaches, by itself, a selector that offers."""
-    *parts, last = graph.parts
+    *parts, last = graph.children()
     return last.offers and bool(parts) and all(part.passes_each for part in parts)
