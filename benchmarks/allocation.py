@@ -130,7 +130,7 @@ def play(allocator: Allocator, tokens: int, world: World) -> Curve:
     machine = Allocation(allocator, Terms(tokens=tokens, num_problems=len(world.laws)), world.ids)
     given, told, cost = ([0] * len(world.laws) for _ in range(3))
     solved: set[int] = set()
-    curve = Curve([], [])
+    curve = Curve([0], [0])
     worst = MAX_TOKENS + PROMPT
     pending: deque[tuple[bool, int]] = deque()
     total = 0

@@ -294,6 +294,8 @@ async def _run(
         watch=arguments.watch,
     )
     run.bidder = bidder
+    if bidder is not None and not bidder.is_direct:
+        run.timing["the allocator saw offers and results as they came"] = None
     scope = NodeScope(run, account, "")
     try:
         root = Candidate(branch=scope.root())

@@ -315,7 +315,7 @@ class Allocation:
         if grant < floor:
             self._give_up(problem)
             return None
-        unit = Unit(self._given, problem, int(grant), grant < need)
+        unit = Unit(self._given, problem, int(grant), grant < need, bid.in_flight)
         self._given += 1
         self._calls += 1
         self.reserved += unit.tokens

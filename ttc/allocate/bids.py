@@ -139,3 +139,5 @@ class Unit(NamedTuple):
     """The most that the call may cost."""
     is_shrunk: bool
     """Whether that is less than it asked for, since no more was left."""
+    beside: int
+    """Units of the same problem that were in flight when it was given."""

@@ -4,7 +4,8 @@ Every engine call of a problem waits here for a unit. A unit is told once its pr
 it: once the selector has made its offer with the candidate that came of it. Where a graph is more
 than a chain of single candidates, units are told when their calls end, and the outcomes say so.
 
-A call that a stop cut is told at its worst case: how far it had come depends on timing.
+A call that a stop cut is told at its worst case: how far it had come depends on timing. So is a
+unit that came too late for such a call.
 """
 
 from __future__ import annotations
@@ -79,6 +80,11 @@ class Bidder:
         self._held: dict[str, _Held] = {}
         self._taken: list[str] = []
         self._is_released = self._has_asked = self.has_ended = False
+
+    @property
+    def is_direct(self) -> bool:
+        """Whether what the market sees of this problem does not depend on timing."""
+        return self._market.is_direct
 
     # What the run says
 
@@ -187,7 +193,7 @@ class Bidder:
 
     def _void(self, unit: Unit, size: tuple[int, int] | None = None) -> None:
         self._market.ended(unit)
-        self._market.told(unit, Result(is_void=True, size=size))
+        self._market.told(unit, _unused(unit, size))
 
 
 async def run_market(
@@ -312,7 +318,7 @@ class Market:
             bidder = self._bidders.get(unit.problem)
             if bidder is None:
                 self._running -= 1
-                self._results[unit.number] = Result(is_void=True)
+                self._results[unit.number] = _unused(unit)
             else:
                 bidder.give(unit)
 
@@ -372,6 +378,17 @@ class Market:
         allocation = self._allocation
         left = allocation.terms.tokens - allocation.spent - allocation.reserved
         return Released(needed=need, remaining=left, limit=allocation.terms.tokens)
+
+
+def _unused(unit: Unit, size: tuple[int, int] | None = None) -> Result:
+    """What is told of a unit that no call was made of.
+
+    Where others of its problem were in flight, it was a matter of timing whether a call was made of
+    it before they ended the problem, so it counts as one that was cut.
+    """
+    if unit.beside:
+        return Result(tokens=unit.tokens, size=size)
+    return Result(is_void=True, size=size)
 
 
 def _is_direct(graph: Node) -> bool:

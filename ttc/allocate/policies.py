@@ -191,7 +191,7 @@ class ShadowPrice(GreedyGain):
             left = progress.num_problems - progress.closed
             target = (progress.tokens - progress.spent) / max(1, left)
         if self.belief is not None:
-            units = target / (progress.mean_cost or target)
+            units = target / progress.mean_cost if progress.mean_cost else 1.0
             return _clearing_price(self.belief, round(units, 1))
         step = progress.spent / max(1, progress.closed) / max(target, 1e-9) - 1.0
         return (progress.price or self.first_price) * math.exp(
