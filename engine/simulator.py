@@ -24,16 +24,16 @@ from typing import NamedTuple
 from zlib import crc32
 
 from ttc.clock import SystemClock
+from ttc.costs import Costs
 from ttc.errors import EngineError
-from ttc.ports import Capabilities, Clock, Request, Timer
-from ttc.types import Branch, Chunk, FinishReason, Problem
+from ttc.ports import Capabilities, Clock, Reading, Request, Timer
+from ttc.types import MAX_LOGPROBS, Branch, Chunk, FinishReason, Problem, Usage
 
 __all__ = ["Hardware", "Lengths", "SimulatedProblem", "Simulator"]
 
 _NORMAL = NormalDist()
 _FILLER = " so"
 _GIVES_UP = (" I", " give", " up.")
-_TOP = 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,18 +104,15 @@ class SimulatedProblem:
 
 @dataclass(frozen=True, kw_only=True)
 class Hardware:
-    """What the simulated machine can do, and what it costs."""
+    """What the simulated machine can do, and what its model costs."""
 
     seconds_per_token: float = 0.0
     seconds_per_prompt_token: float = 0.0
     """For prompt tokens that are not in the cache."""
     kv_tokens: int = 1_000_000
     """Tokens whose keys and values fit; a call waits until its worst case does."""
-    kv_bytes_per_token: int = 1
-    usd_per_input_token: float | None = None
-    """`None`: nothing has a price."""
-    usd_per_cached_token: float = 0.0
-    usd_per_output_token: float = 0.0
+    costs: Costs | None = None
+    """What its model spends on each token; `None`: nobody knows."""
 
 
 class _Draw(NamedTuple):
@@ -157,7 +154,7 @@ class Simulator:
             problems: the laws, by ids that tell them apart.
             seed: another seed is another world with the same laws.
             every: tokens of a round.
-            hardware: latencies, memory and prices; without it, everything is at once and free.
+            hardware: latencies, memory and costs; without it, everything is at once.
             clock: what latencies are measured by; the system's by default.
         """
         self.laws = {law.id: law for law in problems}
@@ -169,10 +166,10 @@ class Simulator:
             tokens=True,
             fork=True,
             cancel=True,
-            logprobs=_TOP,
+            logprobs=MAX_LOGPROBS,
             prefix_cache=True,
             replayable=True,
-            price=self.hardware.usd_per_input_token is not None,
+            price=self.hardware.costs is not None,
         )
         self.calls = 0
         """Calls that were submitted."""
@@ -182,7 +179,10 @@ class Simulator:
         """What running calls held, their own part in the mean over their time."""
         self.most_kv_tokens = 0
         """The most tokens that running calls ever held or had reserved."""
-        self.cost_usd = 0.0
+        self.flops = 0
+        """Operations, those of cancelled calls included; 0 where the costs are unknown."""
+        self.costs = self.hardware.costs
+        self.labels: tuple[str, ...] = ()
         self.clock: Clock = clock or SystemClock()
         self.pool = _Pool(self.hardware.kv_tokens)
         self._seed = seed
@@ -195,10 +195,20 @@ class Simulator:
             raise EngineError(f"the simulator has no problem {problem.id!r}; give it one")
         return Branch(role=role, text=law.id, token_ids=_places(law.prompt_tokens))
 
-    def append(self, branch: Branch, text: str) -> Branch:
+    def append(self, branch: Branch, text: str, *, as_token: bool = False) -> Branch:
         """A branch that goes on with `text`; what is generated next is an answer forced by it."""
+        if as_token:
+            raise EngineError(f"the simulator's tokens have no names, so none is called {text!r}")
         ids = tuple(crc32(word.encode()) for word in text.split())
         return Branch(parent=branch, role=branch.role, text=text, token_ids=ids)
+
+    def score(self, branch: Branch, suffixes: Sequence[Branch]) -> Reading:
+        """It cannot."""
+        raise EngineError("the simulator cannot score texts")
+
+    def reward(self, branch: Branch, rows: Sequence[int]) -> Reading:
+        """It cannot."""
+        raise EngineError("the simulator is no reward model")
 
     def submit(
         self, request: Request, on_chunk: Callable[[Chunk], None] | None = None
@@ -217,20 +227,26 @@ class Simulator:
         while self._line and (self._line[0].ended or self._line[0].start()):
             self._line.popleft()
 
-    def close(self, generation: _Generation, produced: int, elapsed: float) -> None:
-        """Books a call that has ended, and lets others start."""
-        hardware, held = self.hardware, generation.held
+    def close(self, generation: _Generation, produced: int, elapsed: float) -> Usage:
+        """Books a call that has ended, and lets others start; returns what it measured."""
+        held = generation.held
         self.output_tokens += produced
         self.pool.release(held)
-        area = sum(segment.tokens for segment in held.segments) + produced / 2
-        self.kv_byte_seconds += area * elapsed * hardware.kv_bytes_per_token
-        if hardware.usd_per_input_token is not None:
-            self.cost_usd += (
-                held.fresh * hardware.usd_per_input_token
-                + held.cached * hardware.usd_per_cached_token
-                + produced * hardware.usd_per_output_token
-            )
+        flops, memory = None, None
+        if self.costs is not None:
+            computed = held.fresh + max(0, produced - 1)
+            flops = self.costs.flops(start=held.cached, count=computed, draws=produced)
+            held_tokens = held.cached + held.fresh + produced / 2
+            memory = held_tokens * elapsed * self.costs.kv_bytes_per_token
+            self.flops += flops
+            self.kv_byte_seconds += memory
         self.start_waiting()
+        return Usage(
+            input_tokens=held.cached + held.fresh,
+            cached_input_tokens=held.cached,
+            flops=flops,
+            kv_byte_seconds=memory,
+        )
 
     def draw(self, problem: str, seed: int) -> tuple[str | None, int]:
         """The answer and the length of a problem's reply to a request with this seed."""
@@ -374,6 +390,8 @@ class _Generation:
     ) -> None:
         self.future: Future[Branch] = Future()
         self.held = _Held()
+        self.usage = Usage(flops=0 if engine.costs else None)
+        """What it measured, once it has ended."""
         self.ended = False
         self._engine, self._request, self._words = engine, request, words
         self._on_chunk = on_chunk
@@ -382,11 +400,6 @@ class _Generation:
         self._given = 0
         self._began: float | None = None
         self._timer: Timer | None = None
-
-    @property
-    def cached_input_tokens(self) -> int | None:
-        """Prompt tokens that were in memory when it started."""
-        return self.held.cached
 
     def start(self) -> bool:
         """Takes its memory and begins; says whether there was room."""
@@ -428,20 +441,26 @@ class _Generation:
         assert self._on_chunk is not None
         start = self._given
         self._given += size
-        draw = self._words.draw
-        level = self._words.confidence[draw.answer == "1"] + draw.surprise
-        confidence = (-level,) * _TOP
         self._on_chunk(
             Chunk(
                 text=self._words.text(start, self._given),
                 token_ids=self._ids(start),
-                top_logprobs=(confidence,) * size,
+                top_logprobs=self._best(size),
             )
         )
         if self._given < self._length:
             self._round()
         else:
             self._finish()
+
+    def _best(self, count: int) -> tuple[tuple[float, ...], ...] | None:
+        """The best log probabilities of some tokens, where they are asked for: its confidence."""
+        asked = self._request.sampling.logprobs
+        if not asked:
+            return None
+        draw = self._words.draw
+        level = self._words.confidence[draw.answer == "1"] + draw.surprise
+        return ((-level,) * asked,) * count
 
     def _ids(self, start: int) -> tuple[int, ...]:
         """The tokens since `start`: the first one of a call names its draw."""
@@ -464,6 +483,7 @@ class _Generation:
                 text=text,
                 token_ids=self._ids(0),
                 logprobs=_logprobs(self._length),
+                top_logprobs=self._best(self._length),
                 finish_reason=reason,
                 stop_reason=self._stop,
             )
@@ -475,7 +495,7 @@ class _Generation:
             self._timer.cancel()
         if self._began is not None:
             elapsed = max(0.0, self._engine.clock.now() - self._began)
-            self._engine.close(self, produced, elapsed)
+            self.usage = self._engine.close(self, produced, elapsed)
 
 
 def _uniform(seed: int, index: int) -> float:

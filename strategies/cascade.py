@@ -87,7 +87,8 @@ class Cascade(Node):
     def flow(self, given: Flow) -> Flow:
         """One candidate; only scores that every rung gives are sure."""
         flows = [rung.flow(given) for rung in self.rungs]
-        return Flow(kind="finished", count=1, scores=sure_scores(flows))
+        roles = frozenset().union(*(flow.roles for flow in flows))
+        return Flow(kind="finished", count=1, scores=sure_scores(flows), roles=roles)
 
     def bound(self, given: Flow) -> Cost:
         """The sum over all rungs."""

@@ -119,9 +119,15 @@ class SampleInRounds(Node):
             candidate.branch,
             index=index,
             max_tokens=self.max_tokens,
-            sampling=Sampling(temperature=self.temperature),
+            sampling=Sampling(temperature=self.temperature, logprobs=self._logprobs()),
         )
         return _Lane(candidate, index, stream, scope)
+
+    def _logprobs(self) -> int:
+        """How many log probabilities the rule reads of each token."""
+        wanted = "logprobs>="
+        needs = self.rule.requires if self.rule is not None else frozenset[str]()
+        return max((int(n.removeprefix(wanted)) for n in needs if n.startswith(wanted)), default=0)
 
     def _probes(self, probe: Probe) -> int:
         return self.max_tokens // probe.interval
@@ -199,6 +205,7 @@ class _Lane:
             while self.num_tokens < target:
                 chunk = await anext(self.stream)
                 if chunk.branch is not None:
+                    self.num_tokens = len(chunk.branch.token_ids or ())
                     self.result = self.scope.finish(self.candidate, chunk.branch)
                     self.has_ended = True
                     return

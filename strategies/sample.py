@@ -87,7 +87,8 @@ class Sample(Node):
         """`n` finished candidates for each one given."""
         n = self.n if isinstance(self.n, int) and is_count(self.n) else None
         count = None if given.count is None or n is None else given.count * n
-        return Flow(kind="finished", count=count, scores=given.scores)
+        roles = frozenset({self.role})
+        return Flow(kind="finished", count=count, scores=given.scores, roles=roles)
 
     def bound(self, given: Flow) -> Cost:
         """Every fork as long as it may be; a cue's bytes bound its tokens."""

@@ -1,17 +1,18 @@
 """Verify: lets a verifier score candidates; `graph >> verifier` makes one of it.
 
-Cost: one verifier call for each candidate, and what the verifier itself asks of engines.
+Cost: one verifier call for each candidate, and what the verifier itself asks of engines. A verifier
+that is made of others costs what they cost.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from ttc.errors import BudgetExceeded
 from ttc.graph import Cost, Flow, Node, Port, is_count
-from ttc.ports import Scope, Stream, Verifier
+from ttc.ports import Scope, Stream, Verifier, parts_of
 from ttc.types import Candidate, Score
 
 __all__ = ["Verify"]
@@ -44,6 +45,10 @@ class Verify(Node):
         """What the verifier needs of an engine."""
         return self.verifier.requires
 
+    def demands(self, given: Flow) -> Mapping[str, frozenset[str]]:
+        """What each of the verifiers that it is made of needs, of its own roles."""
+        return _demands(self.verifier, given)
+
     def faults(self, given: Flow) -> list[str]:
         """A second score of one name, and a bad `ahead`."""
         faults = []
@@ -59,9 +64,10 @@ class Verify(Node):
 
     def bound(self, given: Flow) -> Cost:
         """A verifier call for each candidate; a verifier that asks engines is not bounded."""
-        asks = bool(self.verifier.roles)
-        unknown = None if asks else 0
-        return Cost(tokens=unknown, calls=unknown, verifier_calls=given.count)
+        unknown = None if self.verifier.roles else 0
+        each = _num_calls(self.verifier)
+        count = None if given.count is None else given.count * each
+        return Cost(tokens=unknown, calls=unknown, verifier_calls=count)
 
     async def run(
         self, candidates: Stream[Candidate], scope: Scope
@@ -95,3 +101,20 @@ class Verify(Node):
 
     def _scored(self, candidate: Candidate, score: Score) -> Candidate:
         return replace(candidate, scores={**candidate.scores, self.verifier.name: score})
+
+
+def _demands(verifier: Verifier, given: Flow) -> dict[str, frozenset[str]]:
+    parts = parts_of(verifier)
+    if not parts:
+        roles = verifier.roles or (given.roles if verifier.requires else frozenset())
+        return dict.fromkeys(roles, verifier.requires)
+    demands: dict[str, frozenset[str]] = {}
+    for part in parts:
+        for role, needs in _demands(part, given).items():
+            demands[role] = demands.get(role, frozenset()) | needs
+    return demands
+
+
+def _num_calls(verifier: Verifier) -> int:
+    """The verifier calls that one candidate costs at most."""
+    return sum(map(_num_calls, parts_of(verifier))) or 1

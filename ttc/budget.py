@@ -12,76 +12,32 @@ So a grant is a function of what earlier calls used, never of timing.
 from __future__ import annotations
 
 import asyncio
-import itertools
+from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import takewhile
-from typing import Literal
+from typing import Any, Literal
 
+from ttc.division import Division
 from ttc.errors import BudgetExceeded
+from ttc.prompt_tree import PromptTree
+from ttc.resources import LOGICAL, MEASURED, RESERVED, UNITS, in_units, shares
 from ttc.types import Branch, Budget
 
-__all__ = ["LOGICAL", "Account", "Division", "PromptTree", "Ticket", "shares"]
+__all__ = [
+    "LOGICAL",
+    "MEASURED",
+    "RESERVED",
+    "Account",
+    "Division",
+    "Ticket",
+    "in_units",
+    "shares",
+]
 
-LOGICAL = ("tokens", "calls", "verifier_calls")
-"""The resources that are reserved. Seconds are a deadline and are not reserved."""
-
-_EVERYTHING = 2**62
-
-
-class PromptTree:
-    """Which prompt tokens of a problem have been paid for: each distinct one is paid once.
-
-    Two prompts share what their tokens have in common from the start. What an engine generated is
-    paid as output; a text that is appended to it is a prompt of its own.
-    """
-
-    def __init__(self) -> None:
-        self._edges: dict[tuple[int, str | int], int] = {}
-        self._ends: dict[Branch, int] = {}
-        self._places = itertools.count(1)
-
-    def missing(self, branch: Branch) -> int:
-        """Prompt tokens on the way to `branch` that nobody has paid for."""
-        return self._walk(branch, add=False)
-
-    def add(self, branch: Branch) -> int:
-        """Marks every prompt token on the way to `branch` as paid; returns how many were not."""
-        return self._walk(branch, add=True)
-
-    def _walk(self, branch: Branch, *, add: bool) -> int:
-        unpaid, place = 0, 0
-        for segment in branch.lineage():
-            if segment in self._ends:
-                place = self._ends[segment]
-                continue
-            if segment.call is not None:
-                place = next(self._places) if add else -1
-            else:
-                if segment.parent is None:
-                    place, _ = self._follow(place, (segment.role,), add=add)
-                place, fresh = self._follow(place, _tokens(segment), add=add)
-                unpaid += fresh
-            if add:
-                self._ends[segment] = place
-        return unpaid
-
-    def _follow(self, place: int, steps: Sequence[str | int], *, add: bool) -> tuple[int, int]:
-        fresh = 0
-        for step in steps:
-            following = self._edges.get((place, step), -1)
-            if following < 0:
-                fresh += 1
-                if add:
-                    following = self._edges[place, step] = next(self._places)
-            place = following
-        return place, fresh
-
-
-def _tokens(segment: Branch) -> Sequence[int]:
-    """A segment's tokens; where the engine has none, its bytes, which are at least as many."""
-    return segment.text.encode() if segment.token_ids is None else segment.token_ids
+_EVERYTHING = 2**200
+Sizes = Mapping[str, int]
 
 
 class Ticket:
@@ -92,9 +48,10 @@ class Ticket:
         account: Account,
         path: str,
         *,
-        need: Mapping[str, int],
-        floor: Mapping[str, int] | None = None,
-        prompt: tuple[PromptTree, Branch] | None = None,
+        need: Sizes,
+        floor: Sizes | None = None,
+        prompt: tuple[PromptTree, *tuple[Branch, ...]] | None = None,
+        price: Callable[[int], Sizes] | None = None,
     ) -> None:
         self.account = account
         self.path = path
@@ -105,13 +62,16 @@ class Ticket:
         """The part of the granted tokens that pays for the prompt."""
         self.shrunk_by: str | None = None
         """The resource whose limit left less than the worst case."""
-        self.resources = tuple(
-            r for r in LOGICAL if need.get(r, 0) > 0 or (r == "tokens" and prompt is not None)
-        )
-        """What it may hold some of."""
         self.division: Division | None = None
         """What the reservation is divided into, where it is."""
-        self._need, self._floor, self._prompt = need, need if floor is None else floor, prompt
+        self.on_revoked: Callable[[BudgetExceeded], None] = self.cancel
+        """What ends its call, where a limit was lowered below what is reserved."""
+        self._need, self._floor = need, need if floor is None else floor
+        self._prompt, self._price = prompt, price
+        self._priced = {} if price is None else price(need["tokens"])
+        holds = [r for r, n in (*need.items(), *self._priced.items()) if n > 0]
+        self.resources = tuple(dict.fromkeys((*holds, "tokens") if prompt else holds))
+        """What it may hold some of."""
         self._refusal: BudgetExceeded | None = None
         self._turn: asyncio.Future[None] | None = None
 
@@ -135,7 +95,7 @@ class Ticket:
         if self.state == "waiting":
             self.account.root.decide(self)
 
-    def settle(self, used: Mapping[str, int]) -> None:
+    def settle(self, used: Sizes) -> None:
         """Books what was used and gives the rest of the reservation back.
 
         Raises:
@@ -155,17 +115,34 @@ class Ticket:
 
     def need(self) -> dict[str, int]:
         """Its worst case, with the prompt tokens that nobody has paid for yet."""
-        return self._with_prompt(self._need)
+        return self._whole(self._need, self._priced)
 
     def floor(self) -> dict[str, int]:
         """The least that it can run with, likewise."""
-        return self._with_prompt(self._floor)
+        return self._whole(self._floor, self._price_of(self._floor))
 
-    def open(self, grant: Mapping[str, int], shrunk_by: str | None) -> None:
+    def fitting(self, room: Sizes) -> dict[str, int]:
+        """The largest demand that fits into `room`, where its floor does."""
+        most = dict(self._need)
+        for resource in most.keys() & room.keys():
+            most[resource] = min(most[resource], room[resource])
+        if "tokens" in room:
+            most["tokens"] = min(self._need["tokens"], room["tokens"] - self._missing())
+        if self._price is not None:
+            price, least = self._price, self._floor["tokens"]
+
+            def is_too_dear(tokens: int) -> bool:
+                return any(n > room.get(resource, n) for resource, n in price(tokens).items())
+
+            sizes = range(least + 1, most["tokens"] + 1)
+            most["tokens"] = least + bisect_left(sizes, True, key=is_too_dear)
+        return self._whole(most, self._price_of(most))
+
+    def open(self, grant: Sizes, shrunk_by: str | None) -> None:
         """Reserves `grant` on every ancestor and lets the call start."""
         if self._prompt is not None:
-            tree, branch = self._prompt
-            self.prompt_tokens = tree.add(branch)
+            tree, *branches = self._prompt
+            self.prompt_tokens = tree.add(*branches)
         self.state, self.granted, self.shrunk_by = "open", dict(grant), shrunk_by
         for account in self.account.ancestry():
             for resource, amount in self.granted.items():
@@ -178,7 +155,7 @@ class Ticket:
             account.reserved[resource] -= amount
         self.account.root.advance()
 
-    def close(self, used: Mapping[str, int]) -> None:
+    def close(self, used: Sizes) -> None:
         """Turns the reservation into spend. Closing twice is harmless."""
         if self.state == "open":
             for account in self.account.ancestry():
@@ -196,20 +173,28 @@ class Ticket:
         if self._turn is not None and not self._turn.done():
             self._turn.set_result(None)
 
-    def _with_prompt(self, sizes: Mapping[str, int]) -> dict[str, int]:
-        demand = dict(sizes)
+    def _price_of(self, sizes: Sizes) -> Sizes:
+        return {} if self._price is None else self._price(sizes["tokens"])
+
+    def _whole(self, sizes: Sizes, priced: Sizes) -> dict[str, int]:
+        demand = {**sizes, **priced}
         if self._prompt is not None:
-            tree, branch = self._prompt
-            demand["tokens"] = demand.get("tokens", 0) + tree.missing(branch)
+            demand["tokens"] = demand.get("tokens", 0) + self._missing()
         return demand
+
+    def _missing(self) -> int:
+        if self._prompt is None:
+            return 0
+        tree, *branches = self._prompt
+        return tree.missing(*branches)
 
 
 class _Lines:
     """Who is launched and not closed, and who of them waits, by resource, in launch order."""
 
     def __init__(self) -> None:
-        self._live: dict[str, OrderedDict[Ticket, None]] = {r: OrderedDict() for r in LOGICAL}
-        self._waiting: dict[str, OrderedDict[Ticket, None]] = {r: OrderedDict() for r in LOGICAL}
+        self._live: dict[str, OrderedDict[Ticket, None]] = {r: OrderedDict() for r in RESERVED}
+        self._waiting: dict[str, OrderedDict[Ticket, None]] = {r: OrderedDict() for r in RESERVED}
 
     def enter(self, ticket: Ticket) -> None:
         """Takes the last place."""
@@ -240,6 +225,10 @@ class _Lines:
         """Who may still give some of a resource back before it is a ticket's turn."""
         return takewhile(lambda other: other is not ticket, self._live[resource])
 
+    def newest_first(self, resource: str) -> list[Ticket]:
+        """Everyone that holds some of a resource."""
+        return [t for t in reversed(self._live[resource]) if t.granted.get(resource, 0) > 0]
+
     def last(self, resource: str) -> Ticket | None:
         """The call that was launched last and has not ended."""
         return next((t for t in reversed(self._live[resource]) if t.division is None), None)
@@ -256,12 +245,27 @@ class Account:
         self.limit = limit
         self.parent = parent
         self.root: Account = parent.root if parent else self
-        self.spent = dict.fromkeys(LOGICAL, 0)
-        self.reserved = dict.fromkeys(LOGICAL, 0)
+        self.spent = dict.fromkeys(RESERVED, 0)
+        """By resource; dollars in trillionths, so that nothing is ever rounded."""
+        self.reserved = dict.fromkeys(RESERVED, 0)
         self.contended: set[str] = set()
         """Resources that nodes drew on side by side, so that launch order may follow timing."""
         self._lines = _Lines()
-        self._askers: dict[str, dict[tuple[Account, str], None]] = {r: {} for r in LOGICAL}
+        self._askers: dict[str, dict[tuple[Account, str], None]] = {r: {} for r in RESERVED}
+
+    @property
+    def limit(self) -> Budget:
+        """What may be spent; it may change while calls are open."""
+        return self._limit
+
+    @limit.setter
+    def limit(self, limit: Budget) -> None:
+        self._limit = limit
+        self._limits = {
+            r: round(amount * UNITS.get(r, 1))
+            for r in RESERVED
+            if (amount := getattr(limit, r)) is not None
+        }
 
     def ancestry(self) -> Iterator[Account]:
         """This account and everything above it."""
@@ -275,9 +279,15 @@ class Account:
         rooms = [
             limit - account.spent[resource] - account.reserved[resource]
             for account in self.ancestry()
-            if (limit := getattr(account.limit, resource)) is not None
+            if (limit := account._limits.get(resource)) is not None
         ]
         return min(rooms, default=None)
+
+    @property
+    def remaining(self) -> dict[str, Any]:
+        """What can still be reserved of each resource, in the units of a budget."""
+        rooms = {resource: self.room(resource) for resource in RESERVED}
+        return {r: None if n is None else in_units(r, max(0, n)) for r, n in rooms.items()}
 
     @property
     def is_settled(self) -> bool:
@@ -293,9 +303,10 @@ class Account:
         self,
         path: str,
         *,
-        need: Mapping[str, int],
-        floor: Mapping[str, int] | None = None,
-        prompt: tuple[PromptTree, Branch] | None = None,
+        need: Sizes,
+        floor: Sizes | None = None,
+        prompt: tuple[PromptTree, *tuple[Branch, ...]] | None = None,
+        price: Callable[[int], Sizes] | None = None,
     ) -> Ticket:
         """Takes the next place in launch order; the ticket opens at once if its worst case fits.
 
@@ -303,9 +314,10 @@ class Account:
             path: the node that asks.
             need: the worst case by resource, without the prompt.
             floor: the least that the call can run with; by default the worst case.
-            prompt: a branch whose unpaid prompt tokens are reserved as well.
+            prompt: branches whose unpaid prompt tokens are reserved as well.
+            price: what else so many tokens of `need` cost at worst; more tokens never cost less.
         """
-        ticket = Ticket(self, path, need=need, floor=floor, prompt=prompt)
+        ticket = Ticket(self, path, need=need, floor=floor, prompt=prompt, price=price)
         self.root._enter(ticket)
         ticket.take_turn()
         return ticket
@@ -317,10 +329,11 @@ class Account:
 
         Args:
             path: who divides.
-            parties: for each party the resources that it can use. They get equal parts.
+            parties: for each party the logical resources that it can use. They get equal parts,
+                and of what engine calls cost, too, where they use any.
             beside: resources of which this account keeps a part, for those who work beside them.
         """
-        limited = [resource for resource in LOGICAL if self.room(resource) is not None]
+        limited = [resource for resource in RESERVED if self.room(resource) is not None]
         ticket = self.launch(path, need=dict.fromkeys(limited, _EVERYTHING), floor={})
         try:
             await ticket.admitted()
@@ -331,12 +344,31 @@ class Account:
         for account in division.accounts:
             account.contended = self.root.contended
         for resource, amount in list(ticket.granted.items()):
-            weights = [int(resource in party) for party in (*parties, beside)]
+            spender = resource if resource in LOGICAL else "calls"
+            weights = [int(spender in party) for party in (*parties, beside)]
             *parts, kept = shares(amount, weights)
             for account, part in zip(division.accounts, parts, strict=True):
-                account.limit = replace(account.limit, **{resource: part})
+                own: dict[str, Any] = {resource: in_units(resource, part)}
+                account.limit = replace(account.limit, **own)
             ticket.give_back(resource, kept if any(weights) else amount)
         return division
+
+    def wind_down(self) -> None:
+        """Ends calls until no more is reserved than its limit allows, the newest first.
+
+        For the top account of its tree. What a call has spent when it is ended stays spent.
+        """
+        for resource, limit in self._limits.items():
+            for ticket in self._lines.newest_first(resource):
+                over = self.spent[resource] + self.reserved[resource] - limit
+                if over <= 0:
+                    break
+                if ticket.division is not None:
+                    ticket.division.lower(resource, min(over, ticket.granted[resource]))
+                    continue
+                allowed = in_units(resource, limit)
+                ticket.on_revoked(BudgetExceeded(resource, needed=0, remaining=0, limit=allowed))
+        self.advance()
 
     def forget(self, ticket: Ticket) -> None:
         """Takes a closed ticket out of the lines and lets those behind it move up."""
@@ -378,16 +410,20 @@ class Account:
         waits = [self._waits_for_others(ticket, resource) for resource in short]
         if any(waits):
             return None
+        if not short:
+            return need, None
         floor = ticket.floor()
         for resource, left in short.items():
             if floor.get(resource, 0) > left:
                 limit = min(
                     limit
                     for account in ticket.account.ancestry()
-                    if (limit := getattr(account.limit, resource)) is not None
+                    if (limit := account._limits.get(resource)) is not None
                 )
-                return BudgetExceeded(resource, needed=floor[resource], remaining=left, limit=limit)
-        return {r: min(n, short.get(r, n)) for r, n in need.items()}, next(iter(short), None)
+                sizes = (in_units(resource, n) for n in (floor[resource], max(0, left), limit))
+                needed, remaining, limited = sizes
+                return BudgetExceeded(resource, needed=needed, remaining=remaining, limit=limited)
+        return ticket.fitting(short), next(iter(short))
 
     def _waits_for_others(self, ticket: Ticket, resource: str) -> bool:
         """Whether earlier calls may still give some of a resource back.
@@ -404,42 +440,3 @@ class Account:
         for division in divisions:
             division.hurry()
         return bool(divisions)
-
-
-class Division:
-    """Accounts that share what remained of their parent, until the last party has ended."""
-
-    def __init__(self, ticket: Ticket, accounts: Sequence[Account]) -> None:
-        self.accounts = tuple(accounts)
-        self._ticket = ticket
-        self._hurried = False
-        self._on_hurry: Callable[[], None] = lambda: None
-        ticket.division = self
-
-    def hurry(self) -> None:
-        """Asks the parties to go on by themselves: somebody waits for what they leave."""
-        self._hurried = True
-        self._on_hurry()
-
-    def when_hurried(self, callback: Callable[[], None]) -> None:
-        """Says how the parties are asked to go on; they are at once if somebody waits already."""
-        self._on_hurry = callback
-        if self._hurried:
-            callback()
-
-    def reclaim(self) -> None:
-        """Books on the parent what the parties spent, and gives back what they left."""
-        spent = {r: sum(account.spent[r] for account in self.accounts) for r in LOGICAL}
-        self._ticket.close(spent)
-
-
-def shares(amount: int, weights: Sequence[int]) -> list[int]:
-    """Divides a whole amount by weights; what rounding leaves goes to the largest remainders."""
-    total = sum(weights)
-    if total == 0:
-        return [0] * len(weights)
-    parts = [amount * weight // total for weight in weights]
-    by_remainder = sorted(range(len(parts)), key=lambda i: -(amount * weights[i] % total))
-    for place in by_remainder[: amount - sum(parts)]:
-        parts[place] += 1
-    return parts

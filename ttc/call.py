@@ -15,14 +15,25 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from ttc.budget import Account, Ticket
+from ttc.demands import measuring
 from ttc.errors import BudgetExceeded, ContextOverflow, EngineError, NodeError, VerifierError
 from ttc.journal import derive_seed, fingerprint
-from ttc.ports import Generation, Request, Scope, Verifier
+from ttc.meter import Meter
+from ttc.ports import Generation, Request, Scope, Verifier, parts_of
 from ttc.run import Run
-from ttc.types import Branch, Candidate, Chunk, Record, Sampling, Score, Tail, Usage
+from ttc.types import (
+    Branch,
+    Candidate,
+    Chunk,
+    Record,
+    Sampling,
+    Score,
+    Tail,
+    Usage,
+)
 from ttc.work import Work
 
-__all__ = ["Call", "Plan", "VerifierCall", "post"]
+__all__ = ["Call", "Plan", "VerifierCall", "deliver", "interrupt", "post"]
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
@@ -62,14 +73,18 @@ class Call:
         self.cancelled = False
         self._run, self._account, self._plan, self._on_chunk = run, account, plan, on_chunk
         self._engine = run.engine(plan.branch.role)
+        demands = run.demands.get(plan.branch.role, frozenset())
+        self._sampling = measuring(plan.sampling, demands, self._engine)
         self._seed = derive_seed(run.seed, plan.path, plan.index)
         self._ticket: Ticket | None = None
         self._generation: Generation | None = None
         self._arrival: asyncio.Future[Branch] | None = None
-        self._turn: asyncio.Future[int] | None = None
+        self.turn: asyncio.Future[int] | None = None
         self._refusal: BudgetExceeded | None = None
+        self._meter = Meter(self._engine, run.prices.get(plan.branch.role))
         self._allowed = 0  # output tokens of the request that is running
         self._produced = 0
+        self._sent = 0
         self._cue = 0
         self._done = False
         self._started = run.clock.now()
@@ -88,8 +103,12 @@ class Call:
             EngineError: the engine failed.
         """
         self._check_cut()
-        await self._funded()
+        given = self._run.prompts.missing(self._plan.branch) + sum(self._tail)
+        need, floor = self._max_tokens + given, self._least() + given
+        self._max_tokens -= need - await self._run.funded(self, need=need, floor=floor)
+        self._check_cut()
         self._ticket = ticket = self._launch()
+        ticket.on_revoked = self.abort
         try:
             await ticket.admitted()
             if ticket.shrunk_by is not None:
@@ -129,8 +148,8 @@ class Call:
             if ticket is not None:
                 ticket.cancel(refusal)
             self._end({"refused": refusal.resource if refusal else "cancelled"})
-        _interrupt(self._turn, refusal)
-        _interrupt(self._arrival, refusal)
+        interrupt(self.turn, refusal)
+        interrupt(self._arrival, refusal)
 
     def discard(self) -> None:
         """Labels what it had spent as cancelled, since a stop came before anyone used it."""
@@ -157,24 +176,6 @@ class Call:
         cue = self._engine.append(branch, plan.tail.cue)
         return await self._extend(cue, plan.tail.max_tokens, seed)
 
-    async def _funded(self) -> None:
-        """Waits for a unit of the run's budget, where an allocator gives it away."""
-        if self._run.bidder is None:
-            return
-        given = self._run.prompts.missing(self._plan.branch) + sum(self._tail)
-        need, floor = self._max_tokens + given, self._least() + given
-        self._turn = self._run.bidder.request(self.key, need=need, floor=floor)
-        try:
-            granted = await self._turn
-            self._check_cut()
-        except asyncio.CancelledError:
-            self.abort()
-            raise
-        except BudgetExceeded as refusal:
-            self.abort(refusal)
-            raise
-        self._max_tokens -= max(0, need - granted)
-
     def _least(self) -> int:
         """The fewest tokens that it can run with."""
         at_least = self._plan.at_least
@@ -191,7 +192,16 @@ class Call:
             need={"tokens": self._max_tokens + tail, "calls": 1},
             floor={"tokens": self._least() + tail, "calls": 1},
             prompt=(self._run.prompts, self._plan.branch),
+            price=self._worst_case,
         )
+
+    def _worst_case(self, tokens: int) -> dict[str, int]:
+        """What a call of so many tokens, its tail included, costs if nothing is cached."""
+        cue, after = self._tail
+        requests = [(self._plan.branch.num_tokens, tokens - cue - after)]
+        if after:
+            requests.append((sum(requests[0]) + cue, after))
+        return self._meter.worst_case(requests)
 
     def _tail_tokens(self) -> tuple[int, int]:
         """The tokens of the tail's cue and of its output."""
@@ -222,7 +232,7 @@ class Call:
             plan.branch,
             engine=self._engine.numerics,
             max_tokens=self._max_tokens,
-            sampling=plan.sampling,
+            sampling=self._sampling,
             until=plan.until,
             tail=plan.tail,
             seed=self._seed,
@@ -234,17 +244,15 @@ class Call:
         request = Request(
             branch=branch,
             max_tokens=max_tokens,
-            sampling=self._plan.sampling,
+            sampling=self._sampling,
             seed=seed,
             until=self._plan.until,
         )
+        self._sent = branch.num_tokens
         self._generation = generation = self._engine.submit(request, self._on_chunk)
-        self.usage += Usage(input_tokens=branch.num_tokens)
-        generation.future.add_done_callback(_deliver(loop, self._arrival))
+        generation.future.add_done_callback(deliver(loop, self._arrival))
         segment = await self._arrival
         self._check_cut()  # it may have been cut between its arrival and this step
-        self._generation = None
-        self.usage += Usage(cached_input_tokens=generation.cached_input_tokens)
         produced = max_tokens if segment.token_ids is None else len(segment.token_ids)
         self._count(produced)
         if produced > max_tokens:
@@ -266,22 +274,26 @@ class Call:
             return self._allowed
 
     def _count(self, produced: int) -> None:
-        """Adds output tokens, as many as were allowed: the engine pays for what is beyond."""
-        self._produced += max(0, min(produced, self._allowed))
-        self._allowed = 0
+        """Adds what a request came to; of output tokens the engine pays for what is not allowed."""
+        generation, self._generation = self._generation, None
+        output = max(0, min(produced, self._allowed))
+        self._produced, self._allowed = self._produced + output, 0
+        if generation is not None:
+            sent = self._sent
+            self.usage += self._meter.read(generation, sent=sent, output_tokens=output)
 
     def _settle(self, ticket: Ticket, finish: str | None, **detail: Any) -> None:
         if self._done:
             return
         tokens = ticket.prompt_tokens + self._cue + self._produced
+        cancelled = tokens if finish == "cancelled" else 0
         self.usage += Usage(
             tokens=tokens,
             calls=1,
-            output_tokens=self._produced,
-            tokens_cancelled=tokens if finish == "cancelled" else 0,
+            tokens_cancelled=cancelled,
         )
         granted = ticket.granted["tokens"] - ticket.prompt_tokens
-        ticket.settle({"tokens": tokens, "calls": 1})
+        ticket.settle({"tokens": tokens, "calls": 1, **self._meter.booked(ticket.granted)})
         self._run.book(self._plan.branch.role, self.usage)
         self._end({"granted": granted, "finish": finish, **detail})
 
@@ -294,8 +306,7 @@ class Call:
             usage=self.usage,
             seconds=self._run.clock.now() - self._started,
         )
-        if self._run.bidder is not None:
-            self._run.bidder.closed(self.key, self.usage, is_cancelled=self.cancelled)
+        self._run.ended(self)
         self._run.emit("call", self._plan.path)
 
 
@@ -324,7 +335,7 @@ class VerifierCall:
         self.key = f"{self._path}#{index}"
         self._run, self._account, self._candidates = run, account, candidates
         self._usage = Usage()
-        self._done = False
+        self._admitted = self._done = False
         self._refusal: BudgetExceeded | None = None
         self._started = run.clock.now()
         self._ticket: Ticket | None = None
@@ -341,12 +352,14 @@ class VerifierCall:
         Raises:
             BudgetExceeded: a limit refused the call, or the deadline cut it.
         """
-        need = {"verifier_calls": len(self._candidates)}
+        count = 0 if parts_of(verifier) else len(self._candidates)  # its parts are charged
+        need = {"verifier_calls": count}
         self._ticket = self._account.launch(self._path, need=need)
         try:
             await self._ticket.admitted()
             self._ticket.settle(need)  # nothing of it ever comes back
-            self._usage = Usage(verifier_calls=len(self._candidates))
+            self._usage = Usage(verifier_calls=count)
+            self._admitted = True
             self._run.book("verifier", self._usage)
             self._arrival = asyncio.get_running_loop().create_future()
             self._work.task(self._verified(verifier)).add_done_callback(self._receive)
@@ -368,20 +381,20 @@ class VerifierCall:
         if self._done:
             return
         self._refusal = refusal
-        if self._usage.verifier_calls:
+        if self._admitted:
             self._run.cut = True
             self._end({"cut": True})
         else:
             if self._ticket is not None:
                 self._ticket.cancel(refusal)
             self._end({"refused": refusal.resource if refusal else "cancelled"})
-        _interrupt(self._arrival, refusal)
+        interrupt(self._arrival, refusal)
 
     def discard(self) -> None:
         """Ends it, and labels what the verifier asked of engines as cancelled."""
         self.abort()
         self._work.cancel(frozenset())
-        if not self._usage.verifier_calls and self._candidates:
+        if not self._admitted and self._candidates:
             self._run.journal.drop(self._place)
 
     async def _verified(self, verifier: Verifier) -> tuple[Score, ...]:
@@ -442,12 +455,12 @@ def post(loop: asyncio.AbstractEventLoop, callback: Callable[[T], object], value
         _log.debug("an engine's message came after its event loop had closed")
 
 
-def _deliver(
-    loop: asyncio.AbstractEventLoop, arrival: asyncio.Future[Branch]
-) -> Callable[[Future[Branch]], None]:
+def deliver(
+    loop: asyncio.AbstractEventLoop, arrival: asyncio.Future[T]
+) -> Callable[[Future[T]], None]:
     """Carries an engine's result from its thread into the event loop of the call."""
 
-    def receive(future: Future[Branch]) -> None:
+    def receive(future: Future[T]) -> None:
         if arrival.done():
             return
         if future.cancelled():
@@ -464,7 +477,7 @@ def _deliver(
     return lambda future: post(loop, receive, future)
 
 
-def _interrupt(arrival: asyncio.Future[Any] | None, refusal: BudgetExceeded | None) -> None:
+def interrupt(arrival: asyncio.Future[Any] | None, refusal: BudgetExceeded | None) -> None:
     """Ends the wait for an arrival that will not come."""
     if arrival is None or arrival.done():
         return

@@ -8,6 +8,8 @@
     │   └── ModelFileError
     ├── VerifierError
     ├── NodeError
+    ├── PriceError
+    ├── SandboxError
     └── SettingsError
 
 A message says what was wrong, with the value, and then what to do.
@@ -28,6 +30,8 @@ __all__ = [
     "GraphError",
     "ModelFileError",
     "NodeError",
+    "PriceError",
+    "SandboxError",
     "SettingsError",
     "TTCError",
     "VerifierError",
@@ -97,6 +101,14 @@ class NodeError(TTCError):
         """What had been reached until then: candidates, usage and trace."""
         super().__init__(f"{path}: {type(cause).__name__}: {cause}")
         self.__cause__ = cause
+
+
+class PriceError(TTCError):
+    """A limit that cannot be kept, since nobody told what work costs; or a bad table of prices."""
+
+
+class SandboxError(TTCError):
+    """Code that cannot be run as safely as was asked for."""
 
 
 class SettingsError(TTCError):

@@ -13,9 +13,10 @@ import inspect
 import re
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal, NamedTuple, overload
 
+from ttc.demands import engine_faults
 from ttc.errors import GraphError
 from ttc.ports import Engine, Scope, Stream, Verifier
 from ttc.types import Candidate, Problem
@@ -52,6 +53,8 @@ class Flow:
     """The most candidates; `None` where nothing bounds them."""
     scores: Mapping[str, Range] = field(default_factory=dict)
     """The scores that each candidate carries, by name, with their ranges."""
+    roles: frozenset[str] = frozenset({"policy"})
+    """The roles of the models whose tokens they hold."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,8 +110,16 @@ class Node(ABC):
 
     @property
     def requires(self) -> frozenset[str]:
-        """Capabilities that the engines of its roles must have; the policy's if it has none."""
+        """Capabilities that the engines of its roles must have."""
         return frozenset()
+
+    def demands(self, given: Flow) -> Mapping[str, frozenset[str]]:
+        """What it needs of the engine of each role.
+
+        Where it asks none, what it requires is required of those that made its candidates.
+        """
+        roles = self.roles or (given.roles if self.requires else frozenset())
+        return dict.fromkeys(roles, self.requires)
 
     @abstractmethod
     def run(self, candidates: Stream[Candidate], scope: Scope) -> AsyncGenerator[Candidate, None]:
@@ -133,7 +144,7 @@ class Node(ABC):
     def flow(self, given: Flow) -> Flow:
         """What it gives when it is given `given`."""
         count = 1 if self.gives.number == "one" else given.count
-        return Flow(kind=self.gives.kind, count=count, scores=given.scores)
+        return replace(given, kind=self.gives.kind, count=count)
 
     def bound(self, given: Flow) -> Cost:
         """The most that it can spend on `given`, prompts not counted."""
@@ -161,7 +172,7 @@ class Node(ABC):
             for fault in (
                 *_port_faults(placed),
                 *placed.node.faults(placed.given),
-                *_engine_faults(placed.node, engines),
+                *engine_faults(placed, engines),
             )
         ]
         if not faults:
@@ -287,7 +298,8 @@ class Pool(Node):
         flows = [part.flow(given) for part in self.parts]
         known = [flow.count for flow in flows if flow.count is not None]
         total = sum(known) if len(known) == len(flows) else None
-        return Flow(kind=flows[0].kind, count=total, scores=sure_scores(flows))
+        roles = frozenset().union(*(flow.roles for flow in flows))
+        return Flow(kind=flows[0].kind, count=total, scores=sure_scores(flows), roles=roles)
 
     def faults(self, given: Flow) -> list[str]:
         """Parts that give different kinds cannot be mixed."""
@@ -340,7 +352,7 @@ class FunctionNode(Node):
     def flow(self, given: Flow) -> Flow:
         """As many as there may be, unless it gives one; candidates keep their scores."""
         count = 1 if self.gives.number == "one" else None
-        return Flow(kind=self.gives.kind, count=count, scores=given.scores)
+        return replace(given, kind=self.gives.kind, count=count)
 
     def bound(self, given: Flow) -> Cost:
         """Nothing bounds a function but the ledger."""
@@ -458,24 +470,6 @@ def _port_faults(placed: Placed) -> list[str]:
     if graph.takes.number == "one" and given.count != 1:
         return ["takes one candidate and is given several; put a selector before it"]
     return []
-
-
-def _engine_faults(graph: Node, engines: Mapping[str, Engine] | None) -> list[str]:
-    if engines is None:
-        return []
-    faults = []
-    for role in sorted(graph.roles or {"policy"} if graph.requires else graph.roles):
-        if role not in engines:
-            faults.append(f"no model is bound to the role {role!r}; pass models={{{role!r}: ...}}")
-            continue
-        lacking = [
-            need for need in sorted(graph.requires) if not engines[role].capabilities.has(need)
-        ]
-        if lacking:
-            faults.append(
-                f"needs {', '.join(lacking)}, which the engine {engines[role].name} lacks"
-            )
-    return faults
 
 
 def _strategy_faults(chain: Chain) -> list[str]:

@@ -20,7 +20,20 @@ from dataclasses import dataclass, fields
 from random import Random
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, runtime_checkable
 
-from ttc.types import UNFILTERED, Branch, Budget, Candidate, Chunk, Problem, Sampling, Score, Tail
+from ttc.costs import Costs
+from ttc.types import (
+    UNFILTERED,
+    Branch,
+    Budget,
+    Candidate,
+    Chunk,
+    Logprobs,
+    Problem,
+    Sampling,
+    Score,
+    Tail,
+    Usage,
+)
 
 if TYPE_CHECKING:
     from ttc.graph import Flow, Node
@@ -31,11 +44,13 @@ __all__ = [
     "Engine",
     "Generation",
     "Handle",
+    "Reading",
     "Request",
     "Scope",
     "Stream",
     "Timer",
     "Verifier",
+    "parts_of",
 ]
 
 T = TypeVar("T", covariant=True)
@@ -53,9 +68,13 @@ class Capabilities:
     cancel: bool = False
     """A running call ends before the next engine step."""
     logprobs: int = 0
-    """How many log probabilities each token carries: 0 none, 1 the chosen one, k the k best."""
+    """How many log probabilities each token can carry: 0 none, 1 its own, k the k greatest, too."""
+    entropy: bool = False
+    """Each token can carry the entropy and the self-certainty of its whole distribution."""
     score: bool = False
     """Given text can be scored."""
+    reward: bool = False
+    """Given text gets rewards: the engine is a reward model, and generates nothing."""
     prefix_cache: bool = False
     """A shared prefix is computed once."""
     grammar: bool = False
@@ -66,15 +85,15 @@ class Capabilities:
     """The cost of work is known before it runs."""
 
     def has(self, name: str) -> bool:
-        """Whether the capability `name` is there; `logprobs>=20` asks for that many.
+        """Whether a capability is there; `logprobs>=20` asks for a number of them.
 
         Raises:
-            ValueError: no capability is called so.
+            ValueError: nothing is called so.
         """
         name, _, least = name.partition(">=")
-        if name not in {f.name for f in fields(self)}:
+        if name not in {f.name for f in fields(self)} or (least and not least.isdecimal()):
             raise ValueError(f"no capability is called {name!r}")
-        return bool(getattr(self, name) >= int(least or 1))
+        return int(getattr(self, name)) >= int(least or 1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,8 +121,12 @@ class Generation(Protocol):
         """
 
     @property
-    def cached_input_tokens(self) -> int | None:
-        """Prompt tokens that were not computed again; `None` where the engine does not say."""
+    def usage(self) -> Usage:
+        """The physical lines, as the engine measured them; `None` where it does not say.
+
+        What is read after the future has its result, or after `cancel`, is final. Output tokens are
+        left out: the ledger counts those.
+        """
 
     def cancel(self) -> int:
         """Ends the call before the next engine step, from any thread; a second call is harmless.
@@ -111,6 +134,21 @@ class Generation(Protocol):
         Returns:
             Output tokens computed, those of a step in flight included. No more will follow.
         """
+
+
+class Reading(Protocol):
+    """A call that reads given text and generates nothing."""
+
+    @property
+    def future(self) -> Future[tuple[tuple[float, ...], ...]]:
+        """What was asked for, in order; or an `EngineError`."""
+
+    @property
+    def usage(self) -> Usage:
+        """The physical lines, as the engine measured them; see `Generation.usage`."""
+
+    def cancel(self) -> int:
+        """Ends the call before the next engine step, from any thread; it has generated nothing."""
 
 
 class Engine(Protocol):
@@ -132,6 +170,10 @@ class Engine(Protocol):
     def context(self) -> int | None:
         """The most tokens of prompt and output together; `None` where unknown."""
 
+    @property
+    def costs(self) -> Costs | None:
+        """What the model spends on each token; `None` where unknown: FLOPs have no limit then."""
+
     def root(self, problem: Problem, role: str) -> Branch:
         """The problem's prompt: templated, with control tokens from the template alone.
 
@@ -139,8 +181,14 @@ class Engine(Protocol):
             ContextOverflow: the prompt does not fit; the message holds both numbers.
         """
 
-    def append(self, branch: Branch, text: str) -> Branch:
-        """A branch that goes on with `text`, as plain tokens; no token before it changes."""
+    def append(self, branch: Branch, text: str, *, as_token: bool = False) -> Branch:
+        """A branch that goes on with `text`, as plain tokens; no token before it changes.
+
+        With `as_token` the text is the name of one token, which may be a control token.
+
+        Raises:
+            EngineError: no one token is called so.
+        """
 
     def submit(
         self, request: Request, on_chunk: Callable[[Chunk], None] | None = None
@@ -149,6 +197,25 @@ class Engine(Protocol):
 
         Faults of the call come by its future; a request that can never be served raises here.
         """
+
+    def score(self, branch: Branch, suffixes: Sequence[Branch]) -> Reading:
+        """Queues the scoring of given text, where the engine has the capability `score`.
+
+        A suffix is the last segment of a branch that leaves `branch` somewhere. The result holds
+        for each the natural log probabilities of its tokens after all before them: those that
+        generation reports. What suffixes share is computed once.
+        """
+
+    def reward(self, branch: Branch, rows: Sequence[int]) -> Reading:
+        """Queues the rewards of some tokens of a branch, counted from its first.
+
+        Its result holds for each row one value for each of `labels`. Only with the capability
+        `reward`.
+        """
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """What the values of `reward` are called; empty without the capability."""
 
 
 @runtime_checkable
@@ -169,7 +236,11 @@ class Verifier(Protocol):
 
     @property
     def requires(self) -> frozenset[str]:
-        """Capabilities of the policy's engine that it needs."""
+        """Capabilities that it needs of the engines of its `roles`.
+
+        Where it asks none, of the engines that made the candidates: their tokens then carry what
+        it reads. `role:capability` is one that the engine of this role alone must have.
+        """
 
     @property
     def roles(self) -> frozenset[str]:
@@ -179,6 +250,11 @@ class Verifier(Protocol):
         self, problem: Problem, candidates: Sequence[Candidate], scope: Scope
     ) -> Sequence[Score]:
         """One score for each candidate, in the same order."""
+
+
+def parts_of(verifier: Verifier) -> tuple[Verifier, ...]:
+    """The verifiers that a verifier is made of, in its `parts`; it costs what they cost."""
+    return tuple(getattr(verifier, "parts", ()))
 
 
 class Timer(Protocol):
@@ -252,8 +328,38 @@ class Scope(Protocol):
     def root(self, role: str = "policy") -> Branch:
         """The problem's prompt, for the model of a role."""
 
-    def append(self, branch: Branch, text: str) -> Branch:
-        """A branch that goes on with `text`, as plain tokens; free until something extends it."""
+    def prompt(self, problem: Problem, role: str) -> Branch:
+        """A prompt of the node's own, for the model of a role.
+
+        Raises:
+            EngineError: the model has no form for it, or no room.
+        """
+
+    def append(self, branch: Branch, text: str, *, as_token: bool = False) -> Branch:
+        """A branch that goes on with given text; see `Engine.append`."""
+
+    async def score(
+        self, branch: Branch, suffixes: Sequence[str | tuple[int, ...] | Branch]
+    ) -> tuple[Logprobs, ...]:
+        """The log probabilities of given texts, or tokens, after a branch.
+
+        A suffix that leaves it earlier is given as a branch, of which the last segment is scored.
+        One call, whose tokens count as prompt tokens: each distinct one once. The branch is
+        computed once, with the calls of other candidates and problems, and what is known of it
+        already is not computed again.
+
+        Raises:
+            BudgetExceeded: a limit refused the call; nothing was spent.
+            EngineError: the engine failed, or has no room for it.
+        """
+
+    async def reward(self, branch: Branch, rows: Sequence[int]) -> tuple[Mapping[str, float], ...]:
+        """What a reward model says of some tokens of a branch, counted from its first, by label.
+
+        Raises:
+            BudgetExceeded: a limit refused the call; nothing was spent.
+            EngineError: the engine failed, or has no room for it.
+        """
 
     async def generate(
         self,

@@ -63,7 +63,16 @@ _BUILT_IN: Mapping[str, Mapping[str, str]] = {
         "optscale": "ttc.allocate:OptScale",
         "shadow_price": "ttc.allocate:ShadowPrice",
     },
-    "verifiers": {"sequence_probability": "ttc.verifiers:SequenceProbability"},
+    "verifiers": {
+        "judge": "ttc.verifiers:Judge",
+        "outcome_reward_model": "ttc.verifiers:OutcomeRewardModel",
+        "pairwise_judge": "ttc.verifiers:PairwiseJudge",
+        "process_reward_model": "ttc.verifiers:ProcessRewardModel",
+        "rollout_value": "ttc.verifiers:RolloutValue",
+        "self_verify": "ttc.verifiers:SelfVerify",
+        "sequence_probability": "ttc.verifiers:SequenceProbability",
+        "tournament": "ttc.verifiers:Tournament",
+    },
 }
 
 

@@ -9,22 +9,33 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
-from ttc.budget import Account, PromptTree
+from ttc.budget import LOGICAL, MEASURED, Account
 from ttc.errors import BudgetExceeded
 from ttc.journal import Journal, in_order
 from ttc.ports import Clock, Engine, Timer
+from ttc.prices import Price
+from ttc.prompt_tree import PromptTree
 from ttc.types import Branch, Candidate, Event, Problem, Usage
 
 if TYPE_CHECKING:
     from ttc.allocate import Bidder
 
-__all__ = ["GRACE_S", "Abortable", "Run"]
+__all__ = ["EPSILON_S", "GRACE_S", "Abortable", "Run"]
 
 GRACE_S = 0.5
 """How long nodes may still work after a deadline, to give the best that they have."""
 
+EPSILON_S = 1.0
+"""How long after its deadline a run returns at the latest.
+
+That is `GRACE_S`, a quarter of a second for work that ignores its cancellation, and as much for a
+busy machine. It holds as long as nobody blocks the event loop: what computes or waits without
+`await` belongs into `asyncio.to_thread`.
+"""
+
 _PATIENCE_S = 0.05
 _MOST_CANCELLATIONS = 100
+_MOST_LATE_CANCELLATIONS = 5
 
 U = TypeVar("U")
 _log = logging.getLogger(__name__)
@@ -35,6 +46,27 @@ class Abortable(Protocol):
 
     def abort(self, refusal: BudgetExceeded | None = None) -> None:
         """Ends it in this tick and books what it had spent."""
+
+
+class Funded(Abortable, Protocol):
+    """An engine call, as far as an allocator sees it."""
+
+    key: str
+    usage: Usage
+    cancelled: bool
+    turn: asyncio.Future[int] | None
+    """What it waits for."""
+
+
+class Closable(Protocol):
+    """A stream, as far as a run ends it."""
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it has given its last item, or was ended."""
+
+    def close(self) -> None:
+        """Ends it."""
 
 
 class Run:
@@ -48,9 +80,14 @@ class Run:
         *,
         seed: int,
         clock: Clock,
+        prices: Mapping[str, Price] | None = None,
         watch: Callable[[Event], None] | None = None,
     ) -> None:
+        self.demands: Mapping[str, frozenset[str]] = {}
+        """What the graph needs of the engine of each role."""
         self.problem, self.engines, self.account = problem, engines, account
+        self.prices = dict(prices or {})
+        """By role; calls that are launched from now on are paid by them."""
         self.seed, self.clock, self.watch = seed, clock, watch
         self.prompts = PromptTree()
         self.journal = Journal()
@@ -72,7 +109,11 @@ class Run:
         self._calls: dict[Abortable, None] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._timer: Timer | None = None
+        self._ended_by: BudgetExceeded | None = None
+        self._joined = False
         self._considered: dict[str, dict[Branch, Candidate]] = {}
+        self._readings: list[tuple[str, Closable]] = []
+        self._chosen: dict[str, Candidate] = {}
         self._refusals: dict[str, BudgetExceeded] = {}
         self._decisions: dict[str, str] = {}
 
@@ -99,8 +140,28 @@ class Run:
         return self.engines[role]
 
     def book(self, role: str, usage: Usage) -> None:
-        """Adds to what a role has spent."""
+        """Adds to what a role has spent: the one place where any line is booked.
+
+        A limit on what is only measured acts here, once it is reached.
+        """
         self.usage_by_role[role] = self.usage_by_role.get(role, Usage()) + usage
+        for resource in MEASURED:
+            limit = getattr(self.account.limit, resource)
+            if limit is not None and self._ended_by is None and self._spent(resource) >= limit:
+                self._ended_by = BudgetExceeded(resource, needed=0, remaining=0, limit=limit)
+                asyncio.get_running_loop().call_soon(self._expire)
+
+    @property
+    def measurable(self) -> dict[str, Any]:
+        """What is left of each limit on what is only measured."""
+        limits = {resource: getattr(self.account.limit, resource) for resource in MEASURED}
+        return {
+            r: None if limit is None else max(0.0, limit - self._spent(r))
+            for r, limit in limits.items()
+        }
+
+    def _spent(self, resource: str) -> float:
+        return sum(getattr(usage, resource) or 0.0 for usage in self.usage_by_role.values())
 
     def emit(
         self,
@@ -123,6 +184,19 @@ class Run:
             self.bidder.took(candidate)
         self.emit("candidate", path, candidate)
 
+    def reads(self, path: str, stream: Closable) -> None:
+        """Notes what a selector reads."""
+        self._readings.append((path, stream))
+
+    def chose(self, path: str, candidate: Candidate) -> None:
+        """Notes what a selector has chosen."""
+        self._chosen[path] = candidate
+
+    @property
+    def best(self) -> Candidate | None:
+        """What the most downstream selector chose, for a run that a limit ended after it."""
+        return self._chosen[max(self._chosen, key=in_order)] if self._chosen else None
+
     def task(
         self, work: Coroutine[Any, Any, U], context: contextvars.Context | None = None
     ) -> asyncio.Task[U]:
@@ -140,12 +214,15 @@ class Run:
     async def join(self) -> None:
         """Ends every task of the run, those too that ignore a first cancellation.
 
-        Whoever cancels it meanwhile is heard once all have ended.
+        After a deadline there is little patience with these, and they are left behind. Whoever
+        cancels it meanwhile is heard once all have ended.
         """
+        self._joined = True
         if self._timer is not None:
             self._timer.cancel()
         cancelled: asyncio.CancelledError | None = None
-        for _ in range(_MOST_CANCELLATIONS):
+        most = _MOST_LATE_CANCELLATIONS if self._ended_by else _MOST_CANCELLATIONS
+        for _ in range(most):
             if not self._tasks:
                 break
             try:
@@ -167,26 +244,56 @@ class Run:
         self._timer = self.clock.call_later(max(0.0, deadline - self.clock.now()), self._expire)
 
     def check_deadline(self) -> None:
-        """Refuses a call after the deadline.
+        """Refuses a call after the deadline, or once another measured limit is reached.
 
         Raises:
-            BudgetExceeded: the deadline has passed.
+            BudgetExceeded: with the limit that ended the run.
         """
         if self.deadline is not None and self.clock.now() >= self.deadline:
-            raise self._late(self.deadline)
+            self._ended_by = self._ended_by or self._late(self.deadline)
+        if self._ended_by is not None:
+            raise self._ended_by
 
     def _late(self, deadline: float) -> BudgetExceeded:
         allowed = deadline - self.started
         return BudgetExceeded("seconds", needed=0, remaining=0, limit=allowed)
 
     def _expire(self) -> None:
+        """Ends every call, since a measured limit is reached."""
+        if self._joined:
+            return
+        self._tell_if_late()
+        self._ended_by = reached = self._ended_by or self._late(self.deadline or 0.0)
+        if self._timer is not None:
+            self._timer.cancel()
         for call in list(self._calls):
-            call.abort(self._late(self.deadline or 0.0))
-        self._timer = self.clock.call_later(GRACE_S, self._give_up)
+            call.abort(reached)
+        self._timer = self.clock.call_later(GRACE_S / 2, self._end_reading)
+
+    def _end_reading(self) -> None:
+        """Lets selectors choose among what they have read, though more should have come."""
+        reached = self._ended_by or self._late(self.deadline or 0.0)
+        for path, stream in self._readings:
+            if not stream.has_ended:
+                self.limit_acted(reached.resource)
+                self.refused(path, reached)
+                stream.close()
+        self._timer = self.clock.call_later(GRACE_S / 2, self._give_up)
+
+    def _tell_if_late(self) -> None:
+        """A timer that comes late means that somebody kept the event loop from running."""
+        late = 0.0 if self.deadline is None else self.clock.now() - self.deadline
+        if self._ended_by is None and late > GRACE_S:
+            _log.warning(
+                "a deadline was seen %.1f s late, since something blocked the event loop; what "
+                "computes or waits without await belongs into asyncio.to_thread",
+                late,
+            )
 
     def _give_up(self) -> None:
-        self.limit_acted("seconds")
-        self.refused("", self._late(self.deadline or 0.0))
+        reached = self._ended_by or self._late(self.deadline or 0.0)
+        self.limit_acted(reached.resource)
+        self.refused("", reached)
         self.on_overdue()
 
     @property
@@ -217,12 +324,32 @@ class Run:
         """Notes what a limit that acted means for repeating the run."""
         if resource == "allocator":
             return  # it knows nothing of timing
-        if resource == "seconds":
-            self.timing["a physical limit acted: seconds"] = None
+        if resource not in LOGICAL:
+            self.timing[f"a physical limit acted: {resource}"] = None
         elif self.cut:
             self.timing[f"the limit of {resource} acted after a cancellation"] = None
         elif resource in self.account.root.contended:
             self.timing[f"the limit of {resource} acted while several nodes drew on it"] = None
+
+    async def funded(self, call: Funded, *, need: int, floor: int) -> int:
+        """The tokens that a call may cost: its worst case, or less where an allocator has less.
+
+        Raises:
+            BudgetExceeded: the allocator gives it none; it is aborted.
+        """
+        if self.bidder is None:
+            return need
+        call.turn = self.bidder.request(call.key, need=need, floor=floor)
+        try:
+            return min(need, await call.turn)
+        except BaseException as end:
+            call.abort(end if isinstance(end, BudgetExceeded) else None)
+            raise
+
+    def ended(self, call: Funded) -> None:
+        """Tells the allocator that a call has ended, and what it cost."""
+        if self.bidder is not None:
+            self.bidder.closed(call.key, call.usage, is_cancelled=call.cancelled)
 
     def discard(self, key: str) -> None:
         """Notes that a stop came before anyone used a call."""

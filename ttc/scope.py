@@ -18,13 +18,14 @@ from random import Random
 from typing import Any, TypeVar
 
 from ttc.answers import answer_key, extract_answer
-from ttc.budget import LOGICAL, Account, Division
+from ttc.budget import Account, Division
 from ttc.call import Call, Plan, VerifierCall, post
 from ttc.errors import BudgetExceeded, EngineError
 from ttc.graph import Flow, Node, join, written_out
 from ttc.journal import derive_seed
 from ttc.ports import Verifier
 from ttc.run import Run
+from ttc.score_call import ReadPlan, ScoreCall
 from ttc.streams import PumpStream, calls_behind, iterate, ordered_map
 from ttc.types import (
     UNFILTERED,
@@ -32,6 +33,7 @@ from ttc.types import (
     Budget,
     Candidate,
     Chunk,
+    Logprobs,
     Problem,
     Record,
     Sampling,
@@ -72,7 +74,7 @@ class NodeScope(Work):
         self._account, self._beside, self._aside = account, beside, aside
         self._calls: dict[str, Call] = {}
         self._children: set[str] = set()
-        self._verified = self._decided = 0
+        self._verified = self._decided = self._scored = 0
         self._when_closed: Callable[[], None] = lambda: None
 
     @property
@@ -85,7 +87,7 @@ class NodeScope(Work):
         """What is left, less what is reserved; `None` where there is no limit."""
         deadline = self._run.deadline
         seconds = None if deadline is None else max(0.0, deadline - self.now())
-        return Budget(seconds=seconds, **{r: self._account.room(r) for r in LOGICAL})
+        return Budget(seconds=seconds, **self._account.remaining, **self._run.measurable)
 
     @property
     def budget(self) -> Budget:
@@ -97,15 +99,62 @@ class NodeScope(Work):
         """Seconds since the problem's start."""
         return self.now() - self._run.started
 
-    def append(self, branch: Branch, text: str) -> Branch:
-        """A branch that goes on with `text`, as plain tokens; free until something extends it."""
-        return self._run.engine(branch.role).append(branch, text)
-
     def root(self, role: str = "policy") -> Branch:
         """The problem's prompt, for the model of a role."""
         if role not in self._run.roots:
             self._run.roots[role] = self._run.engine(role).root(self.problem, role)
         return self._run.roots[role]
+
+    def prompt(self, problem: Problem, role: str) -> Branch:
+        """A prompt of the node's own, for the model of a role; see `ttc.ports.Scope`."""
+        return self._run.engine(role).root(problem, role)
+
+    def append(self, branch: Branch, text: str, *, as_token: bool = False) -> Branch:
+        """A branch that goes on with given text; see `ttc.ports.Scope`."""
+        return self._run.engine(branch.role).append(branch, text, as_token=as_token)
+
+    async def score(
+        self, branch: Branch, suffixes: Sequence[str | tuple[int, ...] | Branch]
+    ) -> tuple[Logprobs, ...]:
+        """The log probabilities of given texts after a branch; see `ttc.ports.Scope`."""
+        given = tuple(self._suffix(branch, suffix) for suffix in suffixes)
+        if not given:
+            return ()
+        values = await self._reading(branch, suffixes=given)
+        return tuple(
+            Logprobs(token_ids=segment.token_ids or (), values=found)
+            for segment, found in zip(given, values, strict=True)
+        )
+
+    async def reward(self, branch: Branch, rows: Sequence[int]) -> tuple[Mapping[str, float], ...]:
+        """What a reward model says of some tokens of a branch; see `ttc.ports.Scope`."""
+        if not rows:
+            return ()
+        labels = self._run.engine(branch.role).labels
+        values = await self._reading(branch, rows=tuple(rows))
+        return tuple(dict(zip(labels, found, strict=True)) for found in values)
+
+    def _suffix(self, branch: Branch, suffix: str | tuple[int, ...] | Branch) -> Branch:
+        if isinstance(suffix, Branch):
+            given = suffix
+        elif isinstance(suffix, str):
+            given = self.append(branch, suffix)
+        else:
+            given = Branch(parent=branch, role=branch.role, text="", token_ids=suffix)
+        if not given.token_ids:
+            raise ValueError(
+                f"{self.path}: a suffix to score has at least one token, not {suffix!r}"
+            )
+        return given
+
+    async def _reading(self, branch: Branch, **asked: Any) -> tuple[tuple[float, ...], ...]:
+        work = self._open_work()
+        self._run.check_deadline()
+        index, self._scored = self._scored, self._scored + 1
+        plan = ReadPlan(path=self.path, index=index, branch=branch, **asked)
+        call = ScoreCall(self._run, self._account, plan)
+        work.calls.append(call)
+        return await call.run()
 
     async def generate(
         self,
@@ -286,12 +335,18 @@ class NodeScope(Work):
         source = graph.run(upstream, self)
         stream = PumpStream(source, self, upstream, at_most=at_most, is_node=True)
         if graph.selects:
+            self._run.reads(self.path, upstream)
             if not self._aside:
                 upstream.on_taken = lambda candidate: self._run.consider(self.path, candidate)
-            stream.on_given = lambda candidate: replace(
-                candidate, chosen_among=calls_behind(upstream.delivered)
-            )
+            stream.on_given = lambda candidate: self._chosen(candidate, upstream)
         return stream
+
+    def _chosen(self, candidate: Candidate, upstream: PumpStream[Candidate]) -> Candidate:
+        """What the scope's selector gives, with what it was chosen among."""
+        chosen = replace(candidate, chosen_among=calls_behind(upstream.delivered))
+        if not self._aside:
+            self._run.chose(self.path, chosen)
+        return chosen
 
     def _read(
         self, candidates: AsyncIterator[Candidate], given: Flow | None

@@ -13,15 +13,18 @@ import secrets
 import threading
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any, TypeVar
 
 from ttc.allocate import Allocation, Allocator, Bidder, Terms, run_market
-from ttc.budget import LOGICAL, Account, shares
+from ttc.budget import LOGICAL, MEASURED, RESERVED, Account, shares
 from ttc.clock import SystemClock
-from ttc.errors import EngineError, GraphError, NodeError, TTCError
+from ttc.demands import demands_of
+from ttc.errors import BudgetExceeded, EngineError, GraphError, NodeError, TTCError
 from ttc.graph import Flow, Node, compile_graph
 from ttc.ports import Clock, Engine
+from ttc.prices import Price, Prices, check_limits
 from ttc.registry import load_allocator
 from ttc.run import Run
 from ttc.scope import NodeScope
@@ -45,6 +48,7 @@ def solve(  # noqa: PLR0913 - all keywords but two, each of its own
     budget: Budget | None = None,
     seed: int | None = None,
     clock: Clock | None = None,
+    prices: Prices | None = None,
     watch: Watch | None = None,
 ) -> Outcome:
     """Solves one problem and returns what the strategy came to.
@@ -57,14 +61,16 @@ def solve(  # noqa: PLR0913 - all keywords but two, each of its own
         budget: what this problem may spend; nothing is limited by default.
         seed: the run's seed; drawn at random where it is `None`, and told by the outcome.
         clock: what seconds are measured by; the machine's by default.
+        prices: what tokens cost; those of the user's `prices.toml` by default.
         watch: is told what happens, from the run's own thread.
 
     Raises:
         GraphError: the strategy cannot run; nothing was spent.
+        PriceError: a limit needs a price that nobody has told; nothing was spent.
         EngineError: a model cannot be had, or the prompt does not fit its context.
         NodeError: a bug in a node; it holds the outcome until then.
     """
-    arguments = _Arguments(model, models, seed, clock, watch)
+    arguments = _Arguments(model, models, seed, clock, prices, watch)
     return _on_the_loop(_solve_one(problem, strategy, arguments, budget))
 
 
@@ -77,10 +83,11 @@ async def asolve(  # noqa: PLR0913 - all keywords but two, each of its own
     budget: Budget | None = None,
     seed: int | None = None,
     clock: Clock | None = None,
+    prices: Prices | None = None,
     watch: Watch | None = None,
 ) -> Outcome:
     """As `solve`, in the caller's event loop. Cancelling it cancels and settles the run."""
-    arguments = _Arguments(model, models, seed, clock, watch)
+    arguments = _Arguments(model, models, seed, clock, prices, watch)
     return await _solve_one(problem, strategy, arguments, budget)
 
 
@@ -96,6 +103,7 @@ def solve_many(  # noqa: PLR0913 - all keywords but two, each of its own
     concurrency: int = 64,
     seed: int | None = None,
     clock: Clock | None = None,
+    prices: Prices | None = None,
     watch: Watch | None = None,
 ) -> list[Outcome]:
     """Solves many problems with one strategy, and returns their outcomes in order.
@@ -114,11 +122,12 @@ def solve_many(  # noqa: PLR0913 - all keywords but two, each of its own
         seed: the run's seed. Without an allocator a problem's outcome is the same alone and among
             others.
         clock: what seconds are measured by.
+        prices: what tokens cost.
         watch: is told what happens.
 
     A bug in a node ends the run of its problem only, whose outcome then holds the error.
     """
-    arguments = _Arguments(model, models, seed, clock, watch)
+    arguments = _Arguments(model, models, seed, clock, prices, watch)
     return _on_the_loop(
         _solve_all(
             problems, strategy, arguments, _Limits(budget, per_problem, allocator, concurrency)
@@ -138,10 +147,11 @@ async def asolve_many(  # noqa: PLR0913 - all keywords but two, each of its own
     concurrency: int = 64,
     seed: int | None = None,
     clock: Clock | None = None,
+    prices: Prices | None = None,
     watch: Watch | None = None,
 ) -> list[Outcome]:
     """As `solve_many`, in the caller's event loop."""
-    arguments = _Arguments(model, models, seed, clock, watch)
+    arguments = _Arguments(model, models, seed, clock, prices, watch)
     return await _solve_all(
         problems, strategy, arguments, _Limits(budget, per_problem, allocator, concurrency)
     )
@@ -156,6 +166,7 @@ class _Arguments:
         models: Mapping[str, Model] | None,
         seed: int | None,
         clock: Clock | None,
+        prices: Prices | None,
         watch: Watch | None,
     ) -> None:
         bound = dict(models or {})
@@ -166,9 +177,10 @@ class _Arguments:
         self.models = bound
         self.seed = secrets.randbits(63) if seed is None else seed
         self.clock = clock or SystemClock()
+        self.prices = Prices.of_the_user() if prices is None else prices
         self.watch = watch
 
-    def prepare(self, strategy: Node | str) -> tuple[Node, dict[str, Engine]]:
+    def prepare(self, strategy: Node | str, *budgets: Budget) -> tuple[Node, dict[str, Engine]]:
         """The strategy, checked against its engines; engines are loaded only if it can run."""
         from ttc.registry import load_engine
 
@@ -181,7 +193,15 @@ class _Arguments:
         strategy.validate(engines)
         if "policy" not in engines:
             raise GraphError(["every strategy begins with the prompt of the policy; pass model="])
+        for budget in budgets:
+            check_limits(budget, engines, self.prices_of(engines))
         return compile_graph(strategy), engines
+
+    def prices_of(self, engines: Mapping[str, Engine]) -> dict[str, Price]:
+        """Today's price of each role's model, as far as it is known."""
+        today = datetime.now(UTC).date()
+        found = {role: self.prices.of(engine.name, on=today) for role, engine in engines.items()}
+        return {role: price for role, price in found.items() if price is not None}
 
 
 class _Limits:
@@ -203,14 +223,17 @@ class _Limits:
             raise ValueError("an allocator gives tokens away; pass budget=Budget(tokens=...)")
 
     def of_each(self, count: int) -> list[Budget]:
-        """Each problem's part of what is divided beforehand, capped."""
+        """Each problem's part of what the run may spend, but for seconds, capped."""
         budgets = [self.per_problem] * count
-        for resource in LOGICAL:
+        for resource in (*RESERVED, *MEASURED):
             total, cap = getattr(self.run, resource), getattr(self.per_problem, resource)
             if total is None or not count:
                 continue
-            is_allocated = self.allocator is not None and resource in ("tokens", "calls")
-            parts = [total] * count if is_allocated else shares(total, [1] * count)
+            if self.allocator is not None and resource in ("tokens", "calls"):
+                parts = [total] * count
+            else:
+                is_whole = resource in LOGICAL
+                parts = shares(total, [1] * count) if is_whole else [total / count] * count
             capped = [part if cap is None else min(part, cap) for part in parts]
             budgets = [
                 replace(budget, **{resource: part})
@@ -231,7 +254,7 @@ class _Limits:
 async def _solve_one(
     problem: str | Problem, strategy: Node | str, arguments: _Arguments, budget: Budget | None
 ) -> Outcome:
-    graph, engines = arguments.prepare(strategy)
+    graph, engines = arguments.prepare(strategy, budget or Budget())
     outcome = await _run(_problem(problem), graph, engines, arguments, budget or Budget())
     if outcome.error is not None:
         raise outcome.error
@@ -244,7 +267,7 @@ async def _solve_all(
     arguments: _Arguments,
     limits: _Limits,
 ) -> list[Outcome]:
-    graph, engines = arguments.prepare(strategy)
+    graph, engines = arguments.prepare(strategy, limits.run, limits.per_problem)
     asked = [_problem(problem) for problem in problems]
     budgets = limits.of_each(len(asked))
     started = arguments.clock.now()
@@ -291,18 +314,24 @@ async def _run(
         account,
         seed=arguments.seed,
         clock=arguments.clock,
+        prices=arguments.prices_of(engines),
         watch=arguments.watch,
     )
+    run.demands = demands_of(graph)
     run.bidder = bidder
     if bidder is not None and not bidder.is_direct:
         run.timing["the allocator saw offers and results as they came"] = None
     scope = NodeScope(run, account, "")
-    try:
-        root = Candidate(branch=scope.root())
-    except EngineError as error:
-        return _outcome(run, [], error)
     if budget.seconds is not None:
         run.expire_at(run.started + budget.seconds)
+    try:
+        run.check_deadline()
+        root = Candidate(branch=scope.root())
+    except BudgetExceeded as refusal:
+        scope.refused(refusal)
+        return await _ended(run, None)
+    except EngineError as error:
+        return await _ended(run, error)
     stream = scope.open(graph, iterate(root), Flow())
     run.on_overdue = stream.close
     chosen: list[Candidate] = []
@@ -321,11 +350,18 @@ async def _run(
     return outcome
 
 
+async def _ended(run: Run, error: TTCError | None) -> Outcome:
+    """The outcome of a run that ended before its first node."""
+    await run.join()
+    return _outcome(run, [], error)
+
+
 _FRUITLESS = ("no_valid_answer", "no_finite_score")
 
 
 def _outcome(run: Run, chosen: Sequence[Candidate], error: TTCError | None) -> Outcome:
-    candidate = chosen[-1] if chosen else None
+    best = run.best if run.refusal is not None else None
+    candidate = chosen[-1] if chosen else best
     valid = candidate if candidate is not None and candidate.key is not None else None
     usage = run.usage
     return Outcome(
@@ -340,6 +376,7 @@ def _outcome(run: Run, chosen: Sequence[Candidate], error: TTCError | None) -> O
         timing_dependent=tuple(run.timing),
         seed=run.seed,
         numerics=MappingProxyType({role: e.numerics for role, e in run.engines.items()}),
+        prices=MappingProxyType(run.prices),
         oracle=run.oracle,
         error=error,
     )

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 import itertools
+import math
 import re
 import selectors
 import zlib
@@ -21,11 +22,21 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
 from ttc.clock import SystemClock
+from ttc.costs import Costs
 from ttc.errors import EngineError
 from ttc.ports import Capabilities, Clock, Request, Scope, Timer
-from ttc.types import Branch, Candidate, Chunk, FinishReason, Problem, Score
+from ttc.types import (
+    MAX_LOGPROBS,
+    Branch,
+    Candidate,
+    Chunk,
+    FinishReason,
+    Problem,
+    Score,
+    Usage,
+)
 
-__all__ = ["FakeEngine", "ManualClock", "ScriptedVerifier", "finished"]
+__all__ = ["FAKE_COSTS", "FakeEngine", "ManualClock", "ScriptedVerifier", "finished"]
 
 T = TypeVar("T")
 
@@ -106,6 +117,14 @@ class _JumpingSelector(selectors.DefaultSelector):  # type: ignore[misc, valid-t
         return super().select(timeout)
 
 
+FAKE_COSTS = Costs(
+    flops_per_token=100, flops_per_draw=50, attention=((1, None),), kv_bytes_per_token=8
+)
+"""What a fake engine says that it spends: small, so that sums can be done by hand."""
+
+_OTHERS = 999
+"""Tokens of a fake engine beside the one that it gives."""
+
 Reply = str | EngineError
 Script = Reply | Sequence[Reply] | Callable[[Request], Reply]
 
@@ -118,7 +137,7 @@ class FakeEngine:
     the i-th reply, pass `in_order=True`.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - all keywords but one, each of its own
         self,
         script: Script,
         *,
@@ -127,7 +146,9 @@ class FakeEngine:
         concurrency: int | None = None,
         context: int | None = None,
         clock: Clock | None = None,
-        logprob: float = -0.5,
+        logprob: float | Callable[[Request], float] = -0.5,
+        scores: Callable[[Branch, str], float] | None = None,
+        rewards: Callable[[Branch, int], Mapping[str, float]] | None = None,
     ) -> None:
         """A fake engine.
 
@@ -138,23 +159,50 @@ class FakeEngine:
             concurrency: how many calls run at once; more wait in line.
             context: the most tokens of prompt and output together.
             clock: what latencies are measured by; the system's by default.
-            logprob: the log probability of every token.
+            logprob: the log probability of every token; may depend on the request. What is left is
+                spread over 999 other tokens, so that entropies and the like are those of such a
+                distribution.
+            scores: the log probability of each token of a text after a branch; `logprob` by
+                default.
+            rewards: makes it a reward model, with a value for each label of a token of a branch.
         """
         self.name = "fake"
         self.numerics = "fake"
         self.capabilities = Capabilities(
-            tokens=True, fork=True, cancel=True, logprobs=1, prefix_cache=True, replayable=True
+            tokens=True,
+            fork=True,
+            cancel=True,
+            logprobs=MAX_LOGPROBS,
+            entropy=True,
+            score=rewards is None,
+            reward=rewards is not None,
+            prefix_cache=True,
+            replayable=True,
         )
         self.context = context
+        self.costs: Costs | None = FAKE_COSTS
+        """What it says that it spends on each token; it caches nothing."""
         self.calls = 0
         """Calls that were submitted."""
         self.output_tokens = 0
         """Tokens that were generated, those of cancelled calls included."""
+        self.input_tokens = 0
+        """Prompt tokens that were sent."""
+        self.flops = 0
+        """Operations, those of cancelled calls included."""
+        self.kv_byte_seconds = 0.0
+        """Memory times how long calls held it."""
         self.active = 0
         """Calls that run now."""
         self.most_active = 0
         """The most calls that ever ran at once."""
         self.requests: list[Request] = []
+        self.read: list[tuple[Branch, tuple[str, ...]]] = []
+        """What was scored: branches, and the texts after them; or the names of rewards."""
+        self.labels: tuple[str, ...] = ()
+        if rewards is not None:
+            self.labels = tuple(rewards(Branch(text="", token_ids=()), 0))
+        self._scores, self._rewards = scores, rewards
         self._script, self._in_order = script, in_order
         self._pace, self._slots = seconds_per_token, concurrency
         self._clock: Clock = clock or SystemClock()
@@ -168,9 +216,45 @@ class FakeEngine:
             text = "".join(f"{message.role}: {message.content}\n" for message in problem.messages)
         return Branch(role=role, text=text, token_ids=_ids(text))
 
-    def append(self, branch: Branch, text: str) -> Branch:
+    def append(self, branch: Branch, text: str, *, as_token: bool = False) -> Branch:
         """A branch that goes on with `text`."""
-        return Branch(parent=branch, role=branch.role, text=text, token_ids=_ids(text))
+        ids = (zlib.crc32(text.encode()),) if as_token else _ids(text)
+        return Branch(parent=branch, role=branch.role, text=text, token_ids=ids)
+
+    def score(self, branch: Branch, suffixes: Sequence[Branch]) -> _FakeReading:
+        """The log probabilities of texts after a branch, at once."""
+        self.read.append((branch, tuple(suffix.text for suffix in suffixes)))
+        lengths = [len(suffix.token_ids or ()) for suffix in suffixes]
+        logprobs = map(self._logprob_of, suffixes)
+        values = tuple((value,) * n for value, n in zip(logprobs, lengths, strict=True))
+        return self._reading(values, given=branch.num_tokens + sum(lengths), draws=sum(lengths))
+
+    def reward(self, branch: Branch, rows: Sequence[int]) -> _FakeReading:
+        """The rewards of some tokens of a branch, at once."""
+        if self._rewards is None:
+            raise EngineError("the fake engine was made without rewards=; pass them")
+        self.read.append((branch, self.labels))
+        rewards = self._rewards
+        values = tuple(tuple(rewards(branch, row).values()) for row in rows)
+        return self._reading(values, given=branch.num_tokens, draws=len(rows))
+
+    def _logprob_of(self, suffix: Branch) -> float:
+        if self._scores is not None and suffix.parent is not None:
+            return self._scores(suffix.parent, suffix.text)
+        if callable(self._logprob):
+            raise EngineError("logprob= depends on requests, which a score is none; pass scores=")
+        return self._logprob
+
+    def _reading(
+        self, values: tuple[tuple[float, ...], ...], *, given: int, draws: int
+    ) -> _FakeReading:
+        self.calls += 1
+        self.input_tokens += given
+        flops = None
+        if self.costs is not None:
+            flops = self.costs.flops(start=0, count=given, draws=draws)
+            self.flops += flops
+        return _FakeReading(values, Usage(input_tokens=given, flops=flops, kv_byte_seconds=0.0))
 
     def submit(
         self, request: Request, on_chunk: Callable[[Chunk], None] | None = None
@@ -178,6 +262,7 @@ class FakeEngine:
         """Queues a call."""
         self.calls += 1
         self.requests.append(request)
+        self.input_tokens += request.branch.num_tokens
         generation = _FakeGeneration(self, request, self._reply(request), on_chunk)
         self._line.append(generation)
         self.start_waiting()
@@ -200,9 +285,26 @@ class FakeEngine:
         """Calls back by the engine's clock."""
         return self._clock.call_later(seconds, callback)
 
-    def logprobs(self, count: int) -> tuple[float, ...]:
-        """The log probabilities of some tokens."""
-        return (self._logprob,) * count
+    def now(self) -> float:
+        """The engine's time."""
+        return self._clock.now()
+
+    def measured(self, request: Request, count: int) -> dict[str, Any]:
+        """What a branch holds of the distributions of its tokens, where the request asks."""
+        own = self._logprob(request) if callable(self._logprob) else self._logprob
+        each = -math.expm1(own) / _OTHERS  # the probability of each other token
+        other = math.log(each) if each > 0 else -math.inf
+        entropy = -math.exp(own) * own - (_OTHERS * each * other if each > 0 else 0.0)
+        size = _OTHERS + 1
+        certainty = -(own + _OTHERS * other) / size - math.log(size)
+        greatest = sorted([own, *[other] * request.sampling.logprobs], reverse=True)
+        top = tuple(greatest[: request.sampling.logprobs])
+        return {
+            "logprobs": (own,) * count,
+            "entropies": (entropy,) * count if request.sampling.entropy else None,
+            "self_certainties": (certainty,) * count if request.sampling.entropy else None,
+            "top_logprobs": (top,) * count if top else None,
+        }
 
     def _reply(self, request: Request) -> Reply:
         if callable(self._script):
@@ -211,6 +313,19 @@ class FakeEngine:
             return self._script
         place = self.calls - 1 if self._in_order else request.seed
         return self._script[place % len(self._script)]
+
+
+class _FakeReading:
+    """One call of a `FakeEngine` that reads: it has ended when it begins."""
+
+    def __init__(self, values: tuple[tuple[float, ...], ...], usage: Usage) -> None:
+        self.future: Future[tuple[tuple[float, ...], ...]] = Future()
+        self.future.set_result(values)
+        self.usage = usage
+
+    def cancel(self) -> int:
+        """Ends nothing: it has ended."""
+        return 0
 
 
 class _FakeGeneration:
@@ -224,7 +339,6 @@ class _FakeGeneration:
         on_chunk: Callable[[Chunk], None] | None,
     ) -> None:
         self.future: Future[Branch] = Future()
-        self.cached_input_tokens: int | None = 0
         self.ended = False
         self._engine, self._request, self._on_chunk = engine, request, on_chunk
         self._error = reply if isinstance(reply, EngineError) else None
@@ -236,10 +350,23 @@ class _FakeGeneration:
         self._given = 0
         self._timer: Timer | None = None
         self._running = False
+        self._prompt = request.branch.num_tokens
+        self._flops, self._kv, self._since = 0, 0.0, 0.0
+
+    @property
+    def usage(self) -> Usage:
+        """What it counted; the engine has counted the same."""
+        is_known = self._engine.costs is not None
+        return Usage(
+            input_tokens=self._prompt,
+            flops=self._flops if is_known else None,
+            kv_byte_seconds=self._kv if is_known else None,
+        )
 
     def start(self) -> None:
         """Takes its slot."""
-        self._running = True
+        self._running, self._since = True, self._engine.now()
+        self._compute(start=0, count=self._prompt, draws=0)
         self._tick()
 
     def cancel(self) -> int:
@@ -273,16 +400,38 @@ class _FakeGeneration:
 
     def _give(self) -> None:
         piece = self._pieces[self._given]
+        self._draw()
+        if self._on_chunk is not None:
+            top = self._engine.measured(self._request, 1)["top_logprobs"]
+            self._on_chunk(Chunk(text=piece, token_ids=_ids(piece), top_logprobs=top))
+
+    def _draw(self) -> None:
+        self._hold()
+        computed = self._prompt + self._given
+        self._compute(start=computed - 1, count=int(self._given > 0), draws=1)
         self._given += 1
         self._engine.output_tokens += 1
-        if self._on_chunk is not None:
-            self._on_chunk(Chunk(text=piece, token_ids=_ids(piece)))
+
+    def _compute(self, *, start: int, count: int, draws: int) -> None:
+        if self._engine.costs is not None:
+            flops = self._engine.costs.flops(start=start, count=count, draws=draws)
+            self._flops += flops
+            self._engine.flops += flops
+
+    def _hold(self) -> None:
+        """Counts the memory that it has held since it was last counted."""
+        now = self._engine.now()
+        if self._engine.costs is not None:
+            size = self._engine.costs.kv_bytes_per_token * (self._prompt + self._given)
+            self._kv += size * (now - self._since)
+            self._engine.kv_byte_seconds += size * (now - self._since)
+        self._since = now
 
     def _finish(self) -> None:
         self._leave()
         if self._error is not None:
-            self._given += self._error.output_tokens
-            self._engine.output_tokens += self._error.output_tokens
+            for _ in range(self._error.output_tokens):
+                self._draw()
             self.future.set_exception(self._error)
             return
         full = len(self._pieces) >= self._request.max_tokens and self._stop is None
@@ -293,7 +442,7 @@ class _FakeGeneration:
                 role=self._request.branch.role,
                 text=self._text,
                 token_ids=tuple(i for piece in self._pieces for i in _ids(piece)),
-                logprobs=self._engine.logprobs(len(self._pieces)),
+                **self._engine.measured(self._request, len(self._pieces)),
                 finish_reason=reason,
                 stop_reason=self._stop,
             )
@@ -305,6 +454,7 @@ class _FakeGeneration:
             self._timer.cancel()
         if self._running:
             self._running = False
+            self._hold()
             self._engine.active -= 1
             self._engine.start_waiting()
 

@@ -6,15 +6,18 @@ Nothing here knows an engine, a clock or a graph, and nothing here imports a thi
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from ttc.errors import BudgetExceeded
+    from ttc.prices import Price
 
 __all__ = [
+    "MAX_LOGPROBS",
     "UNFILTERED",
+    "UNMEASURED",
     "AnswerFormat",
     "Branch",
     "Budget",
@@ -22,6 +25,7 @@ __all__ = [
     "Chunk",
     "Event",
     "FinishReason",
+    "Logprobs",
     "Message",
     "Outcome",
     "Problem",
@@ -36,6 +40,9 @@ __all__ = [
 FinishReason = Literal["stop", "length", "cancelled", "error"]
 Status = Literal["open", "finished", "truncated", "failed", "cancelled"]
 AnswerFormat = Literal["auto", "boxed", "marked", "number", "text"]
+
+MAX_LOGPROBS = 20
+"""The most log probabilities that a token carries beside its own."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,6 +110,13 @@ class Sampling:
     """Keep the smallest set of tokens whose probability reaches this; at least one token."""
     min_p: float | None = None
     """Keep tokens at least this fraction as probable as the most probable one."""
+    logprobs: int = 0
+    """How many of the greatest log probabilities each token carries beside its own; at most 20."""
+    entropy: bool = False
+    """Whether each token carries the entropy and the self-certainty of its distribution.
+
+    What a verifier `requires` is asked for by itself; a node asks only for what it reads itself.
+    """
 
     def __post_init__(self) -> None:
         if not 0 <= self.temperature < math.inf:
@@ -111,6 +125,8 @@ class Sampling:
             )
         if self.top_k is not None and self.top_k < 1:
             raise ValueError(f"top_k is at least 1, or None for off, not {self.top_k}")
+        if type(self.logprobs) is not int or not 0 <= self.logprobs <= MAX_LOGPROBS:
+            raise ValueError(f"logprobs lies in 0 to {MAX_LOGPROBS}, not {self.logprobs!r}")
         for name, value in (("top_p", self.top_p), ("min_p", self.min_p)):
             if value is not None and not 0 <= value <= 1:
                 raise ValueError(f"{name} lies in [0, 1], or is None for off, not {value}")
@@ -154,7 +170,15 @@ class Branch:
     token_ids: tuple[int, ...] | None
     """The tokens of this segment. `None` where the engine has no tokens."""
     logprobs: tuple[float, ...] | None = None
-    """Natural log probabilities of generated tokens under the model's raw distribution."""
+    """(tokens,) Natural log probabilities of generated tokens under the raw distribution, which is
+    the model's own before temperature, filters and masks."""
+    entropies: tuple[float, ...] | None = None
+    """(tokens,) The entropy of the raw distribution of each generated token, in nats. `None` where
+    nobody asked for it, as for the two that follow."""
+    self_certainties: tuple[float, ...] | None = None
+    """(tokens,) The divergence of the uniform distribution from each token's raw one, in nats."""
+    top_logprobs: tuple[Sequence[float], ...] | None = None
+    """(tokens, k) The k greatest log probabilities at each generated token, the greatest first."""
     finish_reason: FinishReason | None = None
     """`None` for a prompt or an appended text."""
     stop_reason: str | int | None = None
@@ -186,14 +210,28 @@ class Branch:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Logprobs:
+    """What a model thinks of a given text."""
+
+    token_ids: tuple[int, ...]
+    """The tokens of the text."""
+    values: tuple[float, ...]
+    """The natural log probability of each, after all before it, under the raw distribution."""
+
+    @property
+    def total(self) -> float:
+        """The log probability of the whole text."""
+        return math.fsum(self.values)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Chunk:
     """A piece of a running generation. The texts of all its chunks join to the branch's text."""
 
     text: str
     token_ids: tuple[int, ...] | None
-    top_logprobs: tuple[tuple[float, ...], ...] | None = None
-    """For each token the log probabilities of the best ones at its place, as many as the engine's
-    capability `logprobs` says. `None` where it gives none with chunks."""
+    top_logprobs: tuple[Sequence[float], ...] | None = None
+    """As of `Branch`, for the tokens of this piece."""
     branch: Branch | None = None
     """The whole branch, on the last chunk."""
 
@@ -233,9 +271,17 @@ class Score:
         return cls(value=None, verifier=verifier, range=range, evidence={"not finite": repr(value)})
 
 
+def _physical(default: Any) -> Any:
+    """A line that is measured: two usages are equal where their logical lines are."""
+    return field(default=default, compare=False)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Usage:
-    """What was spent. Logical lines depend on the work alone; physical lines are measured."""
+    """What was spent. Logical lines depend on the work alone; physical lines are measured.
+
+    Two usages are equal where their logical lines are. `None` is unknown.
+    """
 
     tokens: int = 0
     """Logical: output tokens, and each distinct prompt token of the problem's trees once."""
@@ -243,16 +289,32 @@ class Usage:
     """Logical: engine calls; a call and its tail are one."""
     verifier_calls: int = 0
     """Logical: candidates that a verifier was asked to score."""
-    seconds: float | None = None
-    """Physical: wall time of the run by its clock. `None` where a part of a run is meant."""
-    input_tokens: int = 0
-    """Physical: prompt tokens that the engine was sent, those of its cache included."""
-    cached_input_tokens: int | None = 0
-    """Physical: the part of `input_tokens` that the engine had in its cache. `None`: unknown."""
-    output_tokens: int = 0
-    """Physical: tokens that the engine generated."""
     tokens_cancelled: int = 0
     """The part of `tokens` whose work a stop cut off. It alone depends on timing."""
+    tokens_lost: int = _physical(0)
+    """What calls that a crash cut may have spent before they ran again; no part of `tokens`."""
+    seconds: float | None = _physical(None)
+    """Physical: wall time of the run by its clock. `None` where a part of a run is meant."""
+    input_tokens: int = _physical(0)
+    """Physical: prompt tokens that the engine was sent, those of its cache included."""
+    cached_input_tokens: int | None = _physical(0)
+    """Physical: the part of `input_tokens` that the engine had in its cache."""
+    output_tokens: int = _physical(0)
+    """Physical: tokens that the engine generated."""
+    recomputed_tokens: int | None = _physical(0)
+    """Physical: tokens that the engine computed again, since it had thrown their state away."""
+    rejected_draft_tokens: int | None = _physical(0)
+    """Physical: drafted tokens that the model did not accept. They are in no other count."""
+    retried_tokens: int | None = _physical(0)
+    """Physical: tokens of attempts that failed and were sent again. They are in no other count."""
+    flops: int | None = _physical(0)
+    """Physical: operations of the model's products and attention; see `ttc.costs`."""
+    kv_byte_seconds: float | None = _physical(0.0)
+    """Physical: memory of keys and values times how long it was held, a shared page in parts."""
+    sandbox_seconds: float = _physical(0.0)
+    """Physical: processor seconds of programs in the sandbox."""
+    cost_usd: float | None = _physical(0.0)
+    """Physical: dollars, by the user's table of prices."""
 
     def __add__(self, other: Usage) -> Usage:
         """The sum, line by line; a sum with an unknown part is unknown, but for `seconds`."""
@@ -266,18 +328,45 @@ class Usage:
         return Usage(**total)
 
 
+UNMEASURED = Usage(
+    cached_input_tokens=None,
+    recomputed_tokens=None,
+    rejected_draft_tokens=None,
+    retried_tokens=None,
+    flops=None,
+    kv_byte_seconds=None,
+    cost_usd=None,
+)
+"""What an engine tells that measures nothing."""
+
+_WHOLE = ("tokens", "calls", "verifier_calls")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Budget:
-    """What may be spent. `None` is no limit. Every limit is checked before a call starts.
+    """What may be spent. `None` is no limit; any mixture of limits holds.
 
-    Tokens, calls and verifier calls are reserved at their worst case and never overrun. Seconds are
-    a deadline: no call starts after it, and what runs then is cancelled.
+    Whatever has a worst case that is known beforehand is reserved before a call starts, and is
+    never overrun. The others are looked at when something is booked; once one is reached, what
+    runs is cancelled and nothing more starts.
     """
 
     tokens: int | None = None
+    """Reserved: never overrun."""
     calls: int | None = None
+    """Reserved: never overrun."""
     verifier_calls: int | None = None
+    """Reserved: never overrun."""
+    flops: float | None = None
+    """Reserved at the worst case, in which nothing is cached: never overrun."""
+    cost_usd: float | None = None
+    """Reserved at the worst case, in which nothing is cached: never overrun."""
+    kv_byte_seconds: float | None = None
+    """Looked at when a call ends: overrun at most by what the calls then in flight hold."""
+    sandbox_seconds: float | None = None
+    """Looked at when a program ends: overrun at most by the time limits of those then running."""
     seconds: float | None = None
+    """A deadline: no call starts after it, and what runs then is cancelled."""
 
     def __post_init__(self) -> None:
         for f in fields(self):
@@ -286,8 +375,10 @@ class Budget:
                 continue
             if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
                 raise ValueError(f"a budget's {f.name} is a number of at least 0, not {value!r}")
-            if f.name != "seconds" and not isinstance(value, int):
+            if f.name in _WHOLE and not isinstance(value, int):
                 raise ValueError(f"a budget's {f.name} is a whole number, not {value!r}")
+            if math.isinf(value):
+                raise ValueError(f"a budget's {f.name} is finite, or None for no limit")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -329,7 +420,8 @@ class Record:
     """The node that asked or decided."""
     index: int
     """Which of the node's calls, or of its decisions, this is."""
-    kind: Literal["call", "verify", "decision"]
+    kind: Literal["call", "score", "verify", "decision"]
+    """A call that generates; one that reads given text; one of a verifier; a decision."""
     fingerprint: str = ""
     """A hash of the whole request: branch, sampling, ends, seed."""
     detail: Mapping[str, Any] = field(default_factory=dict)
@@ -364,7 +456,7 @@ class Outcome:
     usage_by_role: Mapping[str, Usage]
     trace: tuple[Record, ...]
     stopped_by: str
-    """`completed`; a stop rule; a limit (`tokens`, `calls`, `verifier_calls`, `seconds`);
+    """`completed`; a stop rule; the limit of a `Budget` that acted, as `tokens` or `seconds`;
     `cancelled`; `no_valid_answer`; `no_finite_score`; `error`."""
     refusal: BudgetExceeded | None = None
     """What the limit in `stopped_by` refused: what it needed, and what was left."""
@@ -373,6 +465,8 @@ class Outcome:
     seed: int
     numerics: Mapping[str, str]
     """The engine and its arithmetic, by role."""
+    prices: Mapping[str, Price] = field(default_factory=dict)
+    """The dated prices that `usage.cost_usd` was reckoned by, by role."""
     oracle: bool = False
     """Whether a reference answer helped to choose."""
     error: Exception | None = None

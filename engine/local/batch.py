@@ -9,20 +9,26 @@ ever thrown out; who does not fit waits, first come first served.
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import torch
 
 from ttc.engine.local.attention import CHUNK, Span
 from ttc.engine.local.cache import Match, Page, PrefixCache, common_length
+from ttc.engine.local.call import Call
 from ttc.engine.local.kv import KVPool
-from ttc.engine.local.model import Llama
+from ttc.engine.local.logprobs import token_logprobs
+from ttc.engine.local.model import Model
+from ttc.engine.local.reading import Reading
 from ttc.engine.local.sample import Drawn, draw_tokens
 from ttc.engine.local.sequence import Sequence
 from ttc.errors import EngineError
+from ttc.types import Chunk
 
 __all__ = ["Batch", "Counters"]
 
@@ -38,6 +44,10 @@ class Counters:
     """Output tokens computed, those of cancelled calls included."""
     prompt_tokens: int = 0
     """Prompt tokens computed, those found in the cache not included."""
+    flops: int = 0
+    """Operations of all steps, the one that runs now included."""
+    kv_byte_seconds: float = 0.0
+    """Memory times how long it was held, of calls that have left."""
     steps: int = 0
 
 
@@ -45,11 +55,21 @@ class Counters:
 class _Piece:
     """What one sequence computes in a step."""
 
-    sequence: Sequence
+    sequence: Call
     count: int
     """Tokens, from the first that is not computed."""
-    draws: bool
-    """Whether it ends in a new token."""
+    drawer: Sequence | None
+    """The sequence, if the piece ends in a new token of it."""
+    rows: Seq[int]
+    """Of given tokens the rows of which something is read."""
+
+
+class _Note(NamedTuple):
+    """What was found out of a row of given tokens."""
+
+    reading: Reading
+    row: int
+    values: Mapping[int, float]
 
 
 class Batch:
@@ -65,7 +85,7 @@ class Batch:
 
     def __init__(
         self,
-        model: Llama,
+        model: Model,
         *,
         num_pages: int,
         max_sequences: int,
@@ -73,10 +93,11 @@ class Batch:
         unsampled: Collection[int] = (),
     ) -> None:
         self.counters = Counters()
-        self.running: list[Sequence] = []
-        self.waiting: deque[Sequence] = deque()
+        self.running: list[Call] = []
+        self.waiting: deque[Call] = deque()
         self.cache = PrefixCache(num_pages, CHUNK)
         self.model = model
+        self._costs = model.config.costs
         self._pool = KVPool(model.config, num_pages)
         self._max_sequences = max_sequences
         self._lock = lock
@@ -104,17 +125,17 @@ class Batch:
         if not pieces:
             return
         try:
-            drawn = self._compute(pieces)
+            drawn, notes = self._compute(pieces)
         except Exception as error:  # noqa: BLE001  one faulty step must not take the engine down
             for page in self._copies:  # whether they were copied is not known
-                page.tokens.clear()
+                page.forget()
             self._leave(
                 [piece.sequence for piece in pieces], f"the engine's step failed: {error!r}"
             )
             return
         finally:
             self._copies.clear()
-        self._commit(pieces, drawn)
+        self._commit(pieces, drawn, notes)
 
     def fail_all(self, message: str) -> None:
         """Ends every call with an error."""
@@ -125,13 +146,18 @@ class Batch:
             gone = [s for s in (*self.running, *self.waiting) if s.cancelled]
         self._leave(gone)
 
-    def _leave(self, gone: Seq[Sequence], error: str | None = None) -> None:
+    def _leave(self, gone: Seq[Call], error: str | None = None) -> None:
         """Takes sequences out of the batch, frees their memory, and then tells an error, if any."""
         if not gone:
             return
         leaving = set(gone)
         self.running = [s for s in self.running if s not in leaving]
         self.waiting = deque(s for s in self.waiting if s not in leaving)
+        now = time.monotonic()
+        with self._lock:
+            for sequence in gone:
+                sequence.hold(0.0, now)
+                self.counters.kv_byte_seconds += sequence.kv_byte_seconds
         for sequence in gone:
             self.cache.release(sequence.pages)
             sequence.pages = []
@@ -143,7 +169,11 @@ class Batch:
         """Lets sequences join, in the order in which they came."""
         while self.waiting and len(self.running) < self._max_sequences:
             sequence = self.waiting[0]
-            match = self.cache.match(sequence.tokens)
+            match = sequence.match(self.cache)
+            if isinstance(sequence, Reading) and sequence.is_found:
+                self.waiting.popleft()
+                sequence.finish()
+                continue
             if self._is_about_to_be_computed(sequence, match):
                 return
             missing = _num_pages(sequence.longest) - len(match.shared)
@@ -154,15 +184,20 @@ class Batch:
             self.waiting.popleft()
             self._join(sequence, match)
 
-    def _is_about_to_be_computed(self, sequence: Sequence, match: Match) -> bool:
-        """Whether a running sequence is computing a prefix that this one could have for nothing."""
+    def _is_about_to_be_computed(self, sequence: Call, match: Match) -> bool:
+        """Whether a running sequence is computing a prefix that this one could have for nothing.
+
+        Given tokens wait for every one of them: they are charged for what they distinctly are.
+        """
+        reusable = sequence.tokens[: sequence.num_reusable]
+        least = 1 if isinstance(sequence, Reading) else _WORTH_WAITING
         return any(
-            common_length(other.tokens, sequence.tokens) - match.length >= _WORTH_WAITING
+            common_length(other.tokens, reusable) - match.length >= least
             for other in self.running
             if other.num_pending > 1
         )
 
-    def _join(self, sequence: Sequence, match: Match) -> None:
+    def _join(self, sequence: Call, match: Match) -> None:
         self.cache.hold(match.shared)
         sequence.pages = list(match.shared)
         sequence.computed = sequence.cached = match.length
@@ -172,11 +207,11 @@ class Batch:
             # that is itself about to be copied stands for its own source.
             source = self._copies.get(match.source, match.source.index)
             page = self._grow(sequence)
-            page.tokens = match.source.tokens[: match.copied]
+            page.begin_as(match.source, match.copied)
             self._copies[page] = source
         self.running.append(sequence)
 
-    def _grow(self, sequence: Sequence) -> Page:
+    def _grow(self, sequence: Call) -> Page:
         page = self.cache.take(sequence.pages[-1] if sequence.pages else None)
         sequence.pages.append(page)
         return page
@@ -193,53 +228,97 @@ class Batch:
                     room -= count
                 if sequence.cancelled or not count:
                     continue
-                piece = _Piece(sequence, count, draws=count == sequence.num_pending)
-                sequence.started += piece.draws
-                pieces.append(piece)
+                pieces.append(self._piece(sequence, count))
         for piece in pieces:
             sequence = piece.sequence
             while len(sequence.pages) * CHUNK < sequence.computed + piece.count:
                 self._grow(sequence)
+        self._count_memory()
         return pieces
 
-    def _compute(self, pieces: Seq[_Piece]) -> Drawn:
-        """Runs the model and draws a token for each piece that ends in one."""
+    def _count_memory(self) -> None:
+        """Lets every sequence count its part of the pages that it holds."""
+        page_bytes, now = KVPool.page_bytes(self.model.config), time.monotonic()
+        with self._lock:
+            for sequence in self.running:
+                sequence.hold(page_bytes * sum(1 / p.users for p in sequence.pages), now)
+
+    def _piece(self, sequence: Call, count: int) -> _Piece:
+        """What a sequence computes in this step, and what that costs. Guarded."""
+        drawer, rows = None, list[int]()
+        if isinstance(sequence, Reading):
+            rows = sequence.rows(count, every=self.model.config.reward is not None)
+        elif isinstance(sequence, Sequence) and count == sequence.num_pending:
+            drawer = sequence
+            sequence.started += 1
+        draws = len(rows) + (drawer is not None)
+        flops = self._costs.flops(start=sequence.computed, count=count, draws=draws)
+        sequence.flops += flops
+        self.counters.flops += flops
+        return _Piece(sequence, count, drawer, rows)
+
+    def _compute(self, pieces: Seq[_Piece]) -> tuple[Drawn, list[_Note]]:
+        """Runs the model, draws a token for each piece that ends in one, and reads what is read."""
         self._pool.copy([(source, page.index) for page, source in self._copies.items()])
         token_ids: list[int] = []
         spans, draws, last_rows = [], [], []
+        reads: list[tuple[Reading, int]] = []  # and the row in its path
+        read_rows = []
         for piece in pieces:
-            sequence, start = piece.sequence, piece.sequence.computed
+            sequence, start, first = piece.sequence, piece.sequence.computed, len(token_ids)
             token_ids += sequence.tokens[start : start + piece.count]
             pages = [page.index for page in sequence.pages]
             spans.append(Span(pages=pages, start=start, count=piece.count))
-            if piece.draws:
-                draws.append(sequence.draw)
+            if piece.drawer is not None:
+                draws.append(piece.drawer.draw)
                 last_rows.append(len(token_ids) - 1)
-        rows = torch.tensor(last_rows, dtype=torch.int64)
-        logits = self.model.forward(torch.tensor(token_ids), spans, self._pool, rows)
-        logits[:, self._unsampled] = -torch.inf
-        return draw_tokens(logits, draws) if draws else Drawn([], [])
+            elif isinstance(sequence, Reading):
+                reads += [(sequence, row) for row in piece.rows]
+                read_rows += [first + row - start for row in piece.rows]
+        wanted_rows = torch.tensor([*last_rows, *read_rows], dtype=torch.int64)
+        outputs = self.model.forward(torch.tensor(token_ids), spans, self._pool, wanted_rows)
+        if self.model.config.reward is not None:
+            values = [dict(enumerate(row)) for row in outputs.tolist()]
+        else:
+            outputs[:, self._unsampled] = -torch.inf
+            wanted = [reading.wants[row] for reading, row in reads]
+            values = token_logprobs(outputs[len(draws) :], wanted) if reads else []
+        drawn = draw_tokens(outputs[: len(draws)], draws) if draws else Drawn([], [], [], [], [])
+        notes = [_Note(*read, found) for read, found in zip(reads, values, strict=True)]
+        return drawn, notes
 
-    def _commit(self, pieces: Seq[_Piece], drawn: Drawn) -> None:
+    def _commit(self, pieces: Seq[_Piece], drawn: Drawn, notes: Seq[_Note]) -> None:
         """Takes a step's results over, and tells them."""
-        drawing = [piece.sequence for piece in pieces if piece.draws]
+        drawing = [piece.drawer for piece in pieces if piece.drawer is not None]
         for piece in pieces:
             self._record(piece)
         self.counters.steps += 1
         self.counters.output_tokens += len(drawing)
+        for reading, row, values in notes:
+            reading.note(row, values)
         with self._lock:
             cancelled = {sequence for sequence in drawing if sequence.cancelled}
         chunks = [
-            (sequence, sequence.accept(token, logprob))
-            for sequence, token, logprob in zip(drawing, *drawn, strict=True)
+            (sequence, self._accept(sequence, *row))
+            for sequence, *row in zip(drawing, *drawn, strict=True)
             if sequence not in cancelled
         ]
+        read = [s for piece in pieces if isinstance(s := piece.sequence, Reading) and s.is_found]
         self._leave([sequence for sequence, chunk in chunks if chunk.branch is not None])
+        self._leave(read)
+        for reading in read:
+            reading.finish()
         for sequence, chunk in chunks:
             try:
                 sequence.tell(chunk)
             except Exception as error:  # noqa: BLE001  a caller's callback must not stop the others
                 self._leave([sequence], f"on_chunk failed: {error!r}")
+
+    def _accept(self, sequence: Sequence, token: int, logprob: float, *measured: Any) -> Chunk:
+        """Adds a drawn token, and keeps its log probability for whoever scores it later."""
+        row = len(sequence.tokens) - 1
+        sequence.pages[row // CHUNK].note(row % CHUNK, {token: logprob})
+        return sequence.accept(token, logprob, *measured)
 
     def _record(self, piece: _Piece) -> None:
         """Makes the tokens of a piece known to the cache."""

@@ -10,7 +10,7 @@ recently used first. Holds no tensors, and belongs to one thread.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 __all__ = ["Match", "Page", "PrefixCache", "common_length"]
@@ -26,9 +26,26 @@ class Page:
     """The page of the tokens before; `None` for the root, which has no memory."""
     tokens: list[int] = field(default_factory=list)
     """The tokens whose keys and values are computed."""
+    notes: dict[int, dict[int, float]] = field(default_factory=dict)
+    """What else is known of them, by their place in the page: the log probabilities of tokens that
+    may follow, by token; of a reward model, the rewards by label. Forgotten with the page."""
     children: list[Page] = field(default_factory=list)
     users: int = 0
     last_use: int = 0
+
+    def begin_as(self, source: Page, count: int) -> None:
+        """Takes over what is known of another page's first tokens."""
+        self.tokens = source.tokens[:count]
+        self.notes = {place: dict(n) for place, n in source.notes.items() if place < count}
+
+    def note(self, place: int, values: Mapping[int, float]) -> None:
+        """Adds to what is known of a token."""
+        self.notes.setdefault(place, {}).update(values)
+
+    def forget(self) -> None:
+        """Forgets everything that it was thought to hold."""
+        self.tokens.clear()
+        self.notes.clear()
 
 
 @dataclass(frozen=True, kw_only=True)

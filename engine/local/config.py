@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from ttc.costs import Costs, decoder_costs
 from ttc.engine.local.rope import Rope
 
-__all__ = ["FAMILIES", "LINEARS", "MAX_LAYERS", "Family", "ModelConfig"]
+__all__ = ["FAMILIES", "LINEARS", "MAX_LAYERS", "Family", "ModelConfig", "RewardHead"]
 
 MAX_LAYERS = 1024
 """More than any model has; a greater number is a damaged file."""
@@ -20,6 +21,21 @@ _ATTENTION = frozenset(LINEARS[:4])
 _FEED_FORWARD = frozenset(LINEARS[4:])
 _NONE: frozenset[int] = frozenset()
 _PLAIN = Rope()
+
+
+@dataclass(frozen=True, kw_only=True)
+class RewardHead:
+    """A head that gives rewards of what was read, in place of the next token's logits."""
+
+    labels: tuple[str, ...]
+    """What its outputs are called."""
+    layers: tuple[str, ...]
+    """The names of its linear layers, as the folder has them, with a ReLU between each two."""
+    has_bias: bool = True
+
+    def width(self, hidden: int) -> int:
+        """The outputs of all its layers, each of `hidden` inputs."""
+        return (len(self.layers) - 1) * hidden + len(self.labels)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +71,8 @@ class ModelConfig:
     """Whether each head of queries and keys is normalised before it is turned."""
     tied: bool = True
     """Whether the embedding is the output head, too."""
+    reward: RewardHead | None = None
+    """The head of a reward model, which has no other."""
 
     def __post_init__(self) -> None:
         if self.num_heads % self.num_kv_heads:
@@ -68,6 +86,19 @@ class ModelConfig:
     def group(self) -> int:
         """Query heads that share one key head."""
         return self.num_heads // self.num_kv_heads
+
+    @property
+    def costs(self) -> Costs:
+        """What it spends on each token; keys and values are kept in float32."""
+        return decoder_costs(
+            windows=[self.window_of(layer) for layer in range(self.num_layers)],
+            hidden=self.hidden,
+            queries=self.num_heads * self.head_dim,
+            keys=self.num_kv_heads * self.head_dim,
+            feed_forward=self.feed_forward,
+            vocab=self.vocab if self.reward is None else self.reward.width(self.hidden),
+            kv_number_bytes=4,
+        )
 
     def window_of(self, layer: int) -> int | None:
         """How many positions a layer sees, or `None` for all."""

@@ -7,6 +7,7 @@ What a call's branch holds:
 
 - `token_ids` and `logprobs` are those of every token that was computed, and that is charged: the
   end token and the tokens of a stop string included. `text` holds neither.
+- `entropies`, `self_certainties` and `top_logprobs` are there where the sampling asks for them.
 - A branch that an end token closed goes on in that token's place when it is extended. One that a
   stop string ended goes on after it: the model sees the stop string, though `text` lacks it.
 """
@@ -16,17 +17,21 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from collections.abc import Sequence as Seq
+from dataclasses import replace
 from pathlib import Path
-from typing import Literal, Self
+from typing import Self
 
 import torch
 
+from ttc.costs import Costs
 from ttc.engine.local.attention import CHUNK
 from ttc.engine.local.batch import Batch, Counters
 from ttc.engine.local.kv import KVPool
+from ttc.engine.local.reading import Place, Read, Wants, reward_plan, suffix_plan
 from ttc.engine.local.sequence import Sequence, path_tokens
-from ttc.engine.local.source import ModelSource, Progress, open_model
+from ttc.engine.local.source import Arithmetic, ModelSource, Progress, open_model
 from ttc.engine.local.text.prompt import Prompt
 from ttc.engine.local.text.tokenizer import clean_text
 from ttc.engine.local.text.vocabulary import After
@@ -34,7 +39,7 @@ from ttc.engine.local.threads import thread_count
 from ttc.engine.local.worker import LocalGeneration, Worker
 from ttc.errors import ContextOverflow, EngineError
 from ttc.ports import Capabilities, Request
-from ttc.types import Branch, Chunk, Problem
+from ttc.types import MAX_LOGPROBS, Branch, Chunk, Problem
 
 __all__ = ["LocalEngine"]
 
@@ -84,7 +89,9 @@ class LocalEngine:
             self._worker.close()
             raise
         self._tokens, self._template = source.tokens, source.template
+        self._reward = source.config.reward
         self._name = name
+        self._costs = source.config.costs
         self._context = min(source.config.context, num_pages * CHUNK)
         self._numerics = (
             f"torch-{torch.__version__} cpu {torch.backends.cpu.get_cpu_capability()} "
@@ -99,7 +106,7 @@ class LocalEngine:
         path: str | os.PathLike[str],
         *,
         name: str | None = None,
-        dtype: Literal["fp32", "bf16"] = "fp32",
+        arithmetic: Arithmetic | None = None,
         threads: int | None = None,
         kv_bytes: int = 2 << 30,
         max_sequences: int = 128,
@@ -110,7 +117,8 @@ class LocalEngine:
         Args:
             path: the file (of a split model, the first one) or the folder.
             name: the model, as a user names it; the path's last part by default.
-            dtype: the type of weights and products; everything else is float32.
+            arithmetic: `int8` (weights and activations, in C), or `fp32` or `bf16` in PyTorch. By
+                default `int8`, and `fp32` with a warning where there is no C compiler.
             threads: see the class, as for `kv_bytes` and `max_sequences`.
             kv_bytes: see the class.
             max_sequences: see the class.
@@ -120,9 +128,10 @@ class LocalEngine:
 
         Raises:
             ModelFileError: the model is missing, damaged or of a kind that is not supported.
+            EngineError: `int8` was asked for, and the kernels cannot be built.
         """
         return cls(
-            open_model(Path(path), dtype, progress),
+            open_model(Path(path), arithmetic, progress),
             name=Path(path).stem if name is None else name,
             threads=threads,
             kv_bytes=kv_bytes,
@@ -142,14 +151,20 @@ class LocalEngine:
     @property
     def capabilities(self) -> Capabilities:
         """What the engine can do."""
-        return Capabilities(
-            tokens=True, fork=True, cancel=True, logprobs=1, prefix_cache=True, replayable=True
-        )
+        common = Capabilities(tokens=True, cancel=True, prefix_cache=True, replayable=True)
+        if self._reward is not None:
+            return replace(common, reward=True)
+        return replace(common, fork=True, logprobs=MAX_LOGPROBS, entropy=True, score=True)
 
     @property
     def context(self) -> int:
         """The most tokens of prompt and output together: the model's, or what the memory holds."""
         return self._context
+
+    @property
+    def costs(self) -> Costs:
+        """What the model spends on each token."""
+        return self._costs
 
     @property
     def counters(self) -> Counters:
@@ -170,7 +185,8 @@ class LocalEngine:
         """The problem's prompt.
 
         Messages go through the model's chat template, and the assistant's next message is asked
-        for. A raw prompt is plain text as it stands.
+        for, but of a reward model, which reads the conversation as it is. A raw prompt is plain
+        text as it stands.
 
         Raises:
             ContextOverflow: the prompt does not fit.
@@ -195,19 +211,37 @@ class LocalEngine:
             problem.messages,
             tools=problem.tools,
             continue_last=problem.continue_last,
+            asks=self._reward is None,
             options=problem.template_options,
         )
 
-    def append(self, branch: Branch, text: str) -> Branch:
+    def append(self, branch: Branch, text: str, *, as_token: bool = False) -> Branch:
         """A branch that goes on with `text`, as plain tokens; no token before it changes.
 
-        On a branch that an end token closed, the text takes that token's place.
+        On a branch that an end token closed, the text takes that token's place. With `as_token` the
+        text is the name of one token, which may be a control token.
+
+        Raises:
+            EngineError: no one token is called so.
         """
         text = clean_text(text)
+        if as_token:
+            token_ids = self._token(text)
+            return Branch(parent=branch, role=branch.role, text=text, token_ids=token_ids)
         before = (token for segment in branch.lineage() for token in segment.token_ids or ())
         after: After = "nothing" if self._tokens.trims_after(before) else "text"
         token_ids = tuple(self._tokens.encode(text, after=after))
         return Branch(parent=branch, role=branch.role, text=text, token_ids=token_ids)
+
+    def _token(self, name: str) -> tuple[int, ...]:
+        ids = [self._tokens.control[name]] if name in self._tokens.control else None
+        ids = self._tokens.encode(name, after="text") if ids is None else ids
+        if len(ids) != 1:
+            raise EngineError(
+                f"the vocabulary of {self._name!r} has no one token {name!r}, but {len(ids)}; "
+                "name a token of the model"
+            )
+        return (ids[0],)
 
     def submit(
         self, request: Request, on_chunk: Callable[[Chunk], None] | None = None
@@ -221,6 +255,11 @@ class LocalEngine:
             EngineError: the engine is closed, or the prompt is empty.
             ValueError: a number or an end of the request makes no sense.
         """
+        if self._reward is not None:
+            raise EngineError(
+                f"{self._name!r} is a reward model, which generates nothing; bind another model to "
+                f"the role {request.branch.role!r}"
+            )
         self._check(request)
         prompt = path_tokens(request.branch)
         if not prompt:
@@ -231,6 +270,66 @@ class LocalEngine:
         limit = min(request.max_tokens, self._context - len(prompt))
         sequence = Sequence(request, prompt, limit, self._tokens, on_chunk)
         return self._worker.submit(sequence)
+
+    def score(self, branch: Branch, suffixes: Seq[Branch]) -> Read:
+        """Queues the scoring of suffixes: the last segments of branches that leave `branch`.
+
+        Raises:
+            ContextOverflow: the branch and a suffix do not fit.
+            EngineError: the engine is closed, has no language model's head, or the branch is empty.
+        """
+        if self._reward is not None:
+            raise EngineError(
+                f"{self._name!r} is a reward model, which gives no log probabilities; bind another "
+                f"model to the role {branch.role!r}"
+            )
+        given = [suffix.token_ids or () for suffix in suffixes]
+        if not given or not all(given):
+            raise ValueError("suffixes to score have at least one token each")
+        for suffix in suffixes:
+            self._given(suffix.parent or branch)
+        for token in {token for ids in given for token in ids}:
+            if not 0 <= token < self._tokens.size:
+                most = self._tokens.size - 1
+                raise ValueError(f"a suffix holds the token {token}; tokens are 0 to {most}")
+        paths, places = suffix_plan(suffixes)
+        self._check_fit(max(len(tokens) for tokens, _ in paths))
+        return self._read(paths, places, branch.num_tokens + sum(map(len, given)))
+
+    def reward(self, branch: Branch, rows: Seq[int]) -> Read:
+        """Queues the rewards of rows of a branch, in the order of `labels`.
+
+        Raises:
+            ContextOverflow: the branch does not fit.
+            EngineError: the engine is closed, or is no reward model.
+        """
+        if self._reward is None:
+            raise EngineError(
+                f"{self._name!r} is no reward model; bind one to the role {branch.role!r}"
+            )
+        tokens = self._given(branch)
+        if not rows or not all(0 <= row < len(tokens) for row in rows):
+            raise ValueError(f"rows are some of 0 to {len(tokens) - 1}, not {list(rows)}")
+        self._check_fit(len(tokens) - 1)
+        return self._read(*reward_plan(tokens, rows, len(self.labels)), branch.num_tokens)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """What the outputs of a reward model are called; empty for a language model."""
+        return self._reward.labels if self._reward is not None else ()
+
+    def _given(self, branch: Branch) -> list[int]:
+        tokens = path_tokens(branch)
+        if not tokens:
+            raise EngineError("the branch is empty; give the model at least one token to read")
+        return tokens
+
+    def _read(
+        self, paths: Iterable[tuple[list[int], Wants]], places: Seq[Seq[Place]], num_given: int
+    ) -> Read:
+        read = Read(paths, places, num_given, self._worker.lock)
+        self._worker.enqueue(read.readings)
+        return read
 
     def _check(self, request: Request) -> None:
         if request.max_tokens < 1:

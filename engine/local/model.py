@@ -10,18 +10,32 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 import torch.nn.functional as F
 
 from ttc.engine.local.attention import CHUNK, Attention, Span
-from ttc.engine.local.config import ModelConfig
+from ttc.engine.local.config import ModelConfig, RewardHead
 from ttc.engine.local.files.loader import Loader, Rows, Weights, vector
 from ttc.engine.local.kv import KVPool
 from ttc.engine.local.linear import Linear, LinearFactory
 from ttc.engine.local.rope import Rotation
 
-__all__ = ["Llama"]
+__all__ = ["Llama", "Model", "reward_layers"]
+
+
+class Model(Protocol):
+    """A model, ready to compute."""
+
+    config: ModelConfig
+    numerics: str
+    """The types and kernels that decide the bits of a result."""
+
+    def forward(
+        self, token_ids: torch.Tensor, spans: Sequence[Span], pool: KVPool, wanted: torch.Tensor
+    ) -> torch.Tensor:
+        """Computes a step; see `Llama.forward`."""
 
 
 @dataclass(frozen=True)
@@ -62,8 +76,11 @@ class Llama:
         self._norm = vector(weights["output_norm.weight"])
         # The head is the largest matrix, so it comes first, while there is nothing else yet.
         with Loader(dtype) as loader:
-            head = self._embedding if config.tied else weights["output.weight"]
-            self._head = make(loader.stacked([head]))
+            if config.reward is not None:
+                self._head = reward_layers(config.reward, weights, dtype)
+            else:
+                head = self._embedding if config.tied else weights["output.weight"]
+                self._head = make(loader.stacked([head]))
         self._layers: list[_Layer] = []
         with Loader(dtype) as loader:
             for i in range(config.num_layers):
@@ -99,7 +116,7 @@ class Llama:
     def forward(
         self, token_ids: torch.Tensor, spans: Sequence[Span], pool: KVPool, wanted: torch.Tensor
     ) -> torch.Tensor:
-        """Computes a step: writes its keys and values, and returns logits.
+        """Computes a step: writes its keys and values, and returns logits, or rewards.
 
         Args:
             token_ids: (rows,) the tokens of all spans, one after another.
@@ -108,7 +125,7 @@ class Llama:
             wanted: (n,) the rows whose logits are wanted.
 
         Returns:
-            (n, vocab)
+            (n, vocab), or (n, labels) of a reward model
         """
         config = self.config
         plans = {window: self.attention(spans, window) for window in self._windows}
@@ -134,6 +151,24 @@ class Llama:
 
     def _normalise(self, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
         return F.rms_norm(x, weight.shape, weight, self.config.norm_eps)
+
+
+def reward_layers(head: RewardHead, weights: Weights, dtype: torch.dtype) -> Linear:
+    """The layers of a reward head, one after another."""
+    make = LinearFactory(dtype)
+    layers = []
+    for name in head.layers:
+        bias = vector(weights[f"{name}.bias"]) if head.has_bias else torch.zeros(())
+        layers.append((make(vector(weights[f"{name}.weight"])), bias))
+
+    def rewards(x: torch.Tensor) -> torch.Tensor:
+        (first, bias), *others = layers
+        x = first(x) + bias
+        for layer, bias in others:
+            x = layer(F.relu(x)) + bias
+        return x
+
+    return rewards
 
 
 def _layer(

@@ -13,6 +13,7 @@ Rows are independent: what is drawn in one depends on no other.
 from __future__ import annotations
 
 import math
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
@@ -22,7 +23,7 @@ import torch.nn.functional as F
 
 from ttc.types import Sampling
 
-__all__ = ["Draw", "Drawn", "draw_tokens"]
+__all__ = ["Draw", "Drawn", "draw_tokens", "log_normaliser"]
 
 _BLOCK = 64
 _NUCLEUS = 1024  # most nuclei are smaller; a larger one costs its row a full sort
@@ -42,11 +43,17 @@ class Draw:
 
 
 class Drawn(NamedTuple):
-    """What was drawn."""
+    """What was drawn, row by row; and what a row's sampling asks to know, before any filter."""
 
     token_ids: list[int]
     logprobs: list[float]
     """Natural log probabilities of the tokens, before temperature and filters."""
+    entropies: list[float | None]
+    """In nats; `None` where the row's sampling does not ask."""
+    self_certainties: list[float | None]
+    """`logsumexp(z) - mean(z) - ln V` of the row's V logits z, those of -inf left out."""
+    top_logprobs: list[array[float] | None]
+    """As many of the greatest log probabilities as the row asks for, the greatest first."""
 
 
 def draw_tokens(logits: torch.Tensor, draws: Sequence[Draw]) -> Drawn:
@@ -59,13 +66,9 @@ def draw_tokens(logits: torch.Tensor, draws: Sequence[Draw]) -> Drawn:
         logits: (rows, vocab), finite.
         draws: one for each row.
     """
-    peaks = logits.amax(-1, keepdim=True)
-    if not bool(torch.isfinite(peaks).all()):
-        raise ArithmeticError("the model's logits are not finite")
-    shifted = logits - peaks
-    if missing := -logits.shape[1] % _BLOCK:
-        shifted = F.pad(shifted, (0, missing), value=-torch.inf)
-    masses = _block_masses(shifted)  # (rows, blocks)
+    shifted = _shifted_logits(logits)
+    weights = shifted.exp()
+    masses = _block_sums(weights)  # (rows, blocks)
     tokens = torch.empty(len(draws), dtype=torch.int64)
     kinds = [_kind(draw.sampling) for draw in draws]
     greedy, plain, filtered = (
@@ -79,22 +82,93 @@ def draw_tokens(logits: torch.Tensor, draws: Sequence[Draw]) -> Drawn:
     if filtered:
         chosen = [draws[row] for row in filtered]
         scaled = _filtered(shifted[filtered], [draw.sampling for draw in chosen])
-        tokens[filtered] = _race(scaled, range(len(chosen)), _block_masses(scaled), chosen)
+        tokens[filtered] = _race(scaled, range(len(chosen)), _block_sums(scaled.exp()), chosen)
     chosen_logits = shifted.gather(1, tokens[:, None])[:, 0]
-    logprobs = chosen_logits - masses.double().sum(-1).log()
-    return Drawn(tokens.tolist(), logprobs.tolist())
+    totals = masses.double().sum(-1).log()  # (rows,)
+    logprobs = chosen_logits - totals
+    measured = _measure(shifted, weights, totals, [draw.sampling for draw in draws])
+    return Drawn(tokens.tolist(), logprobs.tolist(), *measured)
+
+
+def log_normaliser(logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Logits less their row's peak, and the logarithm of the sum of their exponentials, float64.
+
+    A token's log probability is the difference of the two, computed as `draw_tokens` does.
+    """
+    shifted = _shifted_logits(logits)
+    return shifted, _block_sums(shifted.exp()).double().sum(-1).log()
+
+
+def _shifted_logits(logits: torch.Tensor) -> torch.Tensor:
+    """Logits less their row's peak, padded to whole blocks."""
+    peaks = logits.amax(-1, keepdim=True)
+    if not bool(torch.isfinite(peaks).all()):
+        raise ArithmeticError("the model's logits are not finite")
+    shifted = logits - peaks
+    if missing := -logits.shape[1] % _BLOCK:
+        shifted = F.pad(shifted, (0, missing), value=-torch.inf)
+    return shifted
+
+
+def _measure(
+    shifted: torch.Tensor,
+    weights: torch.Tensor,
+    totals: torch.Tensor,
+    samplings: Sequence[Sampling],
+) -> tuple[list[float | None], list[float | None], list[array[float] | None]]:
+    """Entropies, self-certainties and top log probabilities of the rows that ask for them.
+
+    Args:
+        shifted: (rows, padded vocab) logits, -inf where there is no token.
+        weights: (rows, padded vocab) their exponentials.
+        totals: (rows,) the logarithms of the sums of their exponentials.
+        samplings: one for each row.
+    """
+    entropies: list[float | None] = [None] * len(samplings)
+    certainties: list[float | None] = [None] * len(samplings)
+    tops: list[array[float] | None] = [None] * len(samplings)
+    rows = [row for row, sampling in enumerate(samplings) if sampling.entropy]
+    if rows:
+        moments = _moments(_rows(shifted, rows), _rows(weights, rows), totals[rows])
+        for row, entropy, certainty in zip(rows, *moments, strict=True):
+            entropies[row], certainties[row] = entropy, certainty
+    for k in {sampling.logprobs for sampling in samplings if sampling.logprobs}:
+        rows = [row for row, sampling in enumerate(samplings) if sampling.logprobs == k]
+        best = _rows(shifted, rows).topk(min(k, shifted.shape[1])).values.double()
+        for row, values in zip(rows, (best - totals[rows, None]).tolist(), strict=True):
+            tops[row] = array("f", [value for value in values if value > -math.inf])
+    return entropies, certainties, tops
+
+
+def _moments(
+    shifted: torch.Tensor, weights: torch.Tensor, totals: torch.Tensor
+) -> tuple[list[float], list[float]]:
+    """Entropies and self-certainties of rows; sums go by blocks, so that rows stay independent."""
+    real = shifted.nan_to_num(neginf=0.0)  # so that 0 x exp(-inf) is 0
+    count = shifted.shape[1] - shifted.isneginf().count_nonzero(-1).double()
+    weighted = _block_sums(weights * real).double().sum(-1)
+    mean = _block_sums(real).double().sum(-1) / count
+    entropies = totals - weighted / totals.exp()
+    certainties = totals - mean - count.log()
+    return entropies.clamp_(min=0.0).tolist(), certainties.clamp_(min=0.0).tolist()
+
+
+def _rows(logits: torch.Tensor, rows: Sequence[int]) -> torch.Tensor:
+    """Some rows; all of them are not copied."""
+    return logits if len(rows) == len(logits) else logits[rows]
 
 
 def _kind(sampling: Sampling) -> Literal["greedy", "plain", "filtered"]:
     """Whether noise is needed, and whether the raw distribution itself is drawn from."""
     if sampling.temperature == 0:
         return "greedy"
-    return "plain" if sampling == Sampling(temperature=1.0) else "filtered"
+    filters = (sampling.top_k, sampling.top_p, sampling.min_p)
+    return "plain" if sampling.temperature == 1 and filters == (None,) * 3 else "filtered"
 
 
-def _block_masses(shifted: torch.Tensor) -> torch.Tensor:
-    """Sums of exp over blocks of `_BLOCK` tokens. (rows, padded vocab) to (rows, blocks)."""
-    return shifted.exp().view(len(shifted), -1, _BLOCK).sum(-1)
+def _block_sums(values: torch.Tensor) -> torch.Tensor:
+    """Sums over blocks of `_BLOCK` tokens. (rows, padded vocab) to (rows, blocks)."""
+    return values.view(len(values), -1, _BLOCK).sum(-1)
 
 
 def _race(
@@ -150,7 +224,7 @@ def _keep(scaled: torch.Tensor, index: torch.Tensor, floor: torch.Tensor) -> Non
 
 def _nucleus_floor(scaled: torch.Tensor, share: torch.Tensor) -> torch.Tensor:
     """The log weight, (rows, 1), of the token that takes the cumulative probability to `share`."""
-    total = _block_masses(scaled).double().sum(-1, keepdim=True)
+    total = _block_sums(scaled.exp()).double().sum(-1, keepdim=True)
     best = scaled.topk(min(_NUCLEUS, scaled.shape[1])).values
     reached = best.double().exp().cumsum(-1) >= share * total
     floor = best.gather(1, reached.int().argmax(-1, keepdim=True))  # the first that reaches it

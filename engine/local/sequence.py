@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import threading
+from array import array
 from collections.abc import Callable
 from concurrent.futures import Future
 
-from ttc.engine.local.cache import Page
+from ttc.engine.local.cache import Match, PrefixCache
+from ttc.engine.local.call import Call
 from ttc.engine.local.sample import Draw
 from ttc.engine.local.text.stream import TextStream
 from ttc.engine.local.text.tokenizer import TextTokens
 from ttc.ports import Request
-from ttc.types import Branch, Chunk, FinishReason
+from ttc.types import Branch, Chunk, FinishReason, Usage
 
-__all__ = ["Sequence", "path_tokens"]
+__all__ = ["Sequence", "path_tokens", "segment_tokens"]
 
 OnChunk = Callable[[Chunk], None]
 
@@ -24,20 +26,22 @@ def path_tokens(branch: Branch) -> list[int]:
     An end token that closed a segment is left out: the call goes on in its place, as the texts of
     the segments do. The tokens of a stop string stay, since a stop string may begin inside a token.
     """
-    tokens: list[int] = []
-    for segment in branch.lineage():
-        if segment.token_ids is None:
-            raise ValueError(
-                "the branch has a segment without tokens, so another engine made it; "
-                "extend branches with the engine that made their root"
-            )
-        closed = segment.finish_reason == "stop" and isinstance(segment.stop_reason, int)
-        tokens += segment.token_ids[:-1] if closed else segment.token_ids
-    return tokens
+    return [token for segment in branch.lineage() for token in segment_tokens(segment)]
 
 
-class Sequence:
-    """A call and its state. Apart from `started` and `cancelled` it belongs to the engine's thread.
+def segment_tokens(segment: Branch) -> tuple[int, ...]:
+    """What a segment adds to the tokens that a call goes on from."""
+    if segment.token_ids is None:
+        raise ValueError(
+            "the branch has a segment without tokens, so another engine made it; "
+            "extend branches with the engine that made their root"
+        )
+    closed = segment.finish_reason == "stop" and isinstance(segment.stop_reason, int)
+    return segment.token_ids[:-1] if closed else segment.token_ids
+
+
+class Sequence(Call):
+    """A call that generates, and its state.
 
     Args:
         request: what was asked.
@@ -55,22 +59,10 @@ class Sequence:
         tokens: TextTokens,
         on_chunk: OnChunk | None,
     ) -> None:
+        super().__init__(list(prompt), len(prompt) + limit)
         self.request = request
-        self.tokens = list(prompt)
-        """Prompt and output so far."""
-        self.prompt_length = len(prompt)
         self.limit = limit
         self.future: Future[Branch] = Future()
-        self.pages: list[Page] = []
-        """The pages of its keys and values; empty while it waits."""
-        self.computed = 0
-        """Tokens whose keys and values are in the cache."""
-        self.cached: int | None = None
-        """Prompt tokens that were in the cache when it joined the batch."""
-        self.started = 0
-        """Output tokens computed or in the step that runs now. Guarded by the engine's lock."""
-        self.cancelled = False
-        """Guarded by the engine's lock."""
         self._vocabulary = tokens
         self._on_chunk = on_chunk
         self._ends = tokens.end_ids | {end for end in request.until if isinstance(end, int)}
@@ -78,13 +70,21 @@ class Sequence:
         self._stream = TextStream(stops, trims=tokens.trims_after(prompt))
         self._text: list[str] = []
         self._logprobs: list[float] = []
+        self._entropies: list[float] = []
+        self._self_certainties: list[float] = []
+        self._top_logprobs: list[array[float]] = []
         self._claim = threading.Lock()
         self._claimed = False
 
     @property
-    def longest(self) -> int:
-        """Tokens at its greatest possible length."""
-        return self.prompt_length + self.limit
+    def usage(self) -> Usage:
+        """The physical lines of the call. Guarded."""
+        return Usage(
+            input_tokens=self.prompt_length,
+            cached_input_tokens=self.cached,
+            flops=self.flops,
+            kv_byte_seconds=self.kv_byte_seconds,
+        )
 
     @property
     def num_output(self) -> int:
@@ -92,9 +92,13 @@ class Sequence:
         return len(self._logprobs)
 
     @property
-    def num_pending(self) -> int:
-        """Tokens to compute before the next one can be drawn: 1 while it decodes."""
-        return len(self.tokens) - self.computed
+    def num_reusable(self) -> int:
+        """How many of its first tokens another call could compute for it."""
+        return len(self.tokens)
+
+    def match(self, cache: PrefixCache) -> Match:
+        """Its prefix that is computed."""
+        return cache.match(self.tokens)
 
     @property
     def draw(self) -> Draw:
@@ -102,10 +106,22 @@ class Sequence:
         request = self.request
         return Draw(sampling=request.sampling, seed=request.seed, position=len(self.tokens))
 
-    def accept(self, token: int, logprob: float) -> Chunk:
+    def accept(
+        self,
+        token: int,
+        logprob: float,
+        entropy: float | None,
+        self_certainty: float | None,
+        top_logprobs: array[float] | None,
+    ) -> Chunk:
         """Adds a token. The chunk that it gives has a branch where the call has ended."""
         self.tokens.append(token)
         self._logprobs.append(logprob)
+        if entropy is not None and self_certainty is not None:
+            self._entropies.append(entropy)
+            self._self_certainties.append(self_certainty)
+        if top_logprobs is not None:
+            self._top_logprobs.append(top_logprobs)
         if token in self._ends:
             return self._last(token, "", "stop", token)
         text, stop = self._stream.feed(self._vocabulary.bytes_of(token))
@@ -148,7 +164,8 @@ class Sequence:
         return self._chunk(token, text + rest, branch)
 
     def _chunk(self, token: int, text: str, branch: Branch | None) -> Chunk:
-        return Chunk(text=text, token_ids=(token,), branch=branch)
+        top = tuple(self._top_logprobs[-1:]) if self.request.sampling.logprobs else None
+        return Chunk(text=text, token_ids=(token,), top_logprobs=top, branch=branch)
 
     def _branch(self, reason: FinishReason, stop: str | int | None) -> Branch:
         parent = self.request.branch
@@ -158,6 +175,11 @@ class Sequence:
             text="".join(self._text),
             token_ids=tuple(self.tokens[self.prompt_length :]),
             logprobs=tuple(self._logprobs),
+            entropies=tuple(self._entropies) if self.request.sampling.entropy else None,
+            self_certainties=(
+                tuple(self._self_certainties) if self.request.sampling.entropy else None
+            ),
+            top_logprobs=tuple(self._top_logprobs) if self.request.sampling.logprobs else None,
             finish_reason=reason,
             stop_reason=stop,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -14,17 +15,24 @@ from ttc.engine.local.config import ModelConfig
 from ttc.engine.local.files.folder import Folder, folder_weights, read_folder
 from ttc.engine.local.files.gguf import GGUFFile, read_gguf
 from ttc.engine.local.files.gguf_config import gguf_config, gguf_weights
-from ttc.engine.local.model import Llama
+from ttc.engine.local.files.loader import Weights
+from ttc.engine.local.model import Llama, Model
+from ttc.engine.local.native import Kernels, NativeModel
 from ttc.engine.local.text.prompt import ChatTemplate
 from ttc.engine.local.text.tokenizer import TextTokens
-from ttc.errors import ModelFileError
+from ttc.errors import EngineError, ModelFileError
 
-__all__ = ["ModelSource", "Progress", "open_model"]
+__all__ = ["Arithmetic", "ModelSource", "Progress", "open_model"]
+
+logger = logging.getLogger(__name__)
+
+Arithmetic = Literal["int8", "fp32", "bf16"]
+"""What a model computes with: int8 weights and activations in C, or PyTorch in one type."""
 
 Progress = Callable[[str, int, int | None], None]
 """Is told a stage, how much of it is done, and of how much (`None` where that is unknown)."""
 
-_DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
+_TYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 _PICKLED = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 
 
@@ -33,7 +41,7 @@ class ModelSource:
     """A model that is ready to be built."""
 
     config: ModelConfig
-    build: Callable[[], Llama]
+    build: Callable[[], Model]
     """Loads the weights. Called once, on the thread that will compute."""
     tokens: TextTokens
     template: ChatTemplate | None
@@ -44,22 +52,24 @@ class ModelSource:
 
 def open_model(
     path: Path,
-    dtype: Literal["fp32", "bf16"] = "fp32",
+    arithmetic: Arithmetic | None = None,
     progress: Progress = lambda stage, done, total: None,
 ) -> ModelSource:
     """Opens a GGUF file, or a folder as Hugging Face lays it out.
 
     Args:
         path: the file (of a split one, the first) or the folder.
-        dtype: the type of weights and products; everything else is float32.
+        arithmetic: what it computes with; by default `int8`, and `fp32` with a warning where the
+            kernels cannot be built.
         progress: is told the stage `open` here, and the stage `load`, in layers, while `build`
             runs, from its thread.
 
     Raises:
         ModelFileError: the model is missing, damaged or of a kind that is not supported.
+        EngineError: `int8` was asked for, and the kernels cannot be built.
     """
-    if dtype not in _DTYPES:
-        raise ValueError(f"dtype is one of {', '.join(_DTYPES)}, not {dtype!r}")
+    if arithmetic not in (None, "int8", *_TYPES):
+        raise ValueError(f"arithmetic is one of int8, {', '.join(_TYPES)}, not {arithmetic!r}")
     progress("open", 0, None)
     if path.suffix in _PICKLED:
         raise ModelFileError(
@@ -76,10 +86,12 @@ def open_model(
     else:
         config = gguf_config(model)
         weights = gguf_weights(model, config)
-    with ThreadPoolExecutor(1) as pool:  # a digest leaves the interpreter to the vocabulary
+    with ThreadPoolExecutor(2) as pool:  # both leave the interpreter to the vocabulary
         digest = pool.submit(model.fingerprint)
+        kernels = pool.submit(_kernels, config, arithmetic)
         tokens, template = _text(model)
         fingerprint = digest.result()
+    build = _builder(config, weights, kernels.result() or _TYPES[arithmetic or "fp32"], progress)
     if tokens.size > config.vocab:
         raise ModelFileError(
             f"{path}: the tokenizer has {tokens.size} tokens, and the model knows {config.vocab}; "
@@ -87,13 +99,36 @@ def open_model(
         )
     return ModelSource(
         config=config,
-        build=lambda: Llama(
-            config, weights, _DTYPES[dtype], lambda done, total: progress("load", done, total)
-        ),
+        build=build,
         tokens=tokens,
         template=template,
         fingerprint=fingerprint,
     )
+
+
+def _kernels(config: ModelConfig, arithmetic: Arithmetic | None) -> Kernels | None:
+    """The compiled kernels, or `None` where PyTorch computes."""
+    if arithmetic in _TYPES:
+        return None
+    try:
+        NativeModel.check(config)
+        return Kernels()
+    except EngineError as error:
+        if arithmetic == "int8":
+            raise
+        logger.warning("computing in fp32 with PyTorch, which is many times slower: %s", error)
+        return None
+
+
+def _builder(
+    config: ModelConfig, weights: Weights, how: Kernels | torch.dtype, progress: Progress
+) -> Callable[[], Model]:
+    def told(done: int, total: int) -> None:
+        progress("load", done, total)
+
+    if isinstance(how, torch.dtype):
+        return lambda: Llama(config, weights, how, told)
+    return lambda: NativeModel(config, weights, how, told)
 
 
 def _text(model: Folder | GGUFFile) -> tuple[TextTokens, ChatTemplate | None]:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 
 import torch
 
 from ttc.engine.local.batch import Batch
+from ttc.engine.local.call import Call
 from ttc.engine.local.sequence import Sequence
 from ttc.errors import EngineError
-from ttc.types import Branch
+from ttc.types import Branch, Usage
 
 __all__ = ["LocalGeneration", "Worker"]
 
@@ -35,14 +37,15 @@ class LocalGeneration:
         return self._sequence.future
 
     @property
-    def cached_input_tokens(self) -> int | None:
-        """Prompt tokens that were in the cache; `None` until the call has joined the batch."""
-        return self._sequence.cached
+    def usage(self) -> Usage:
+        """What the engine has measured of the call."""
+        with self._lock:
+            return self._sequence.usage
 
     def cancel(self) -> int:
         """Ends the call before the next step. Returns the output tokens computed."""
         with self._lock:
-            self._sequence.cancelled = True
+            self._sequence.cancel(time.monotonic())
             started = self._sequence.started
         self._sequence.future.cancel()
         return started
@@ -51,7 +54,7 @@ class LocalGeneration:
         """Ends a call whose future was cancelled, as asyncio does to what it waits for."""
         if future.cancelled():
             with self._lock:
-                self._sequence.cancelled = True
+                self._sequence.cancel(time.monotonic())
             self._sequence.claim()
 
 
@@ -69,19 +72,23 @@ class Worker:
         """What computes, once it is built."""
         self._build = build
         self._wake = threading.Condition(self.lock)
-        self._inbox: list[Sequence] = []
+        self._inbox: list[Call] = []
         self._closing = False
         self._thread = threading.Thread(target=self._run, name="ttc-engine", daemon=True)
         self._thread.start()
 
     def submit(self, sequence: Sequence) -> LocalGeneration:
         """Queues a call."""
+        self.enqueue([sequence])
+        return LocalGeneration(sequence, self.lock)
+
+    def enqueue(self, calls: Iterable[Call]) -> None:
+        """Puts calls into the inbox."""
         with self._wake:
             if self._closing:
                 raise EngineError("the engine is closed; load it again")
-            self._inbox.append(sequence)
+            self._inbox.extend(calls)
             self._wake.notify()
-        return LocalGeneration(sequence, self.lock)
 
     def close(self) -> None:
         """Ends the thread after the step that runs; what waits or runs fails."""

@@ -10,10 +10,13 @@ from random import Random
 from types import TracebackType
 from unittest import mock
 
+import pytest
+
 import ttc
 from ttc import Budget, Candidate, EngineError, Node, Outcome, Usage
-from ttc.budget import LOGICAL, Account
+from ttc.budget import LOGICAL, RESERVED, Account, in_units
 from ttc.ports import Clock, Request, Scope, Stream
+from ttc.prices import Prices
 from ttc.testing import FakeEngine, ManualClock, Script, _FakeGeneration
 from ttc.types import Branch, Chunk
 
@@ -54,16 +57,16 @@ class Ledgers(AbstractContextManager["Ledgers"]):
     def check(self) -> None:
         """No account is overdrawn, now."""
         for account in self.accounts:
-            for resource in LOGICAL:
+            for resource in RESERVED:
                 used = account.spent[resource] + account.reserved[resource]
                 limit = getattr(account.limit, resource)
                 assert account.reserved[resource] >= 0
-                assert limit is None or used <= limit, (resource, used, limit)
+                assert limit is None or in_units(resource, used) <= limit, (resource, used, limit)
 
     def check_settled(self) -> None:
         """Nothing is reserved, and no ticket is open."""
         for account in self.accounts:
-            assert account.reserved == dict.fromkeys(LOGICAL, 0)
+            assert account.reserved == dict.fromkeys(RESERVED, 0)
             assert account.is_settled
 
 
@@ -113,6 +116,7 @@ def solved(
     in_order: bool = False,
     context: int | None = None,
     roles: Sequence[str] = (),
+    prices: Prices | None = None,
     watch: Callable[[ttc.types.Event], None] | None = None,
 ) -> Solved:
     """Solves a question and checks that everything was settled and counted."""
@@ -136,6 +140,7 @@ def solved(
             budget=budget,
             seed=seed,
             clock=clock,
+            prices=prices,
             watch=watch,
         )
         check_no_task_is_left()
@@ -160,13 +165,24 @@ def check_counts(outcome: Outcome, engine: FakeEngine, ledgers: Ledgers) -> None
     assert usage.tokens == prompt_tokens(engine.requests) + engine.output_tokens
     assert usage.output_tokens == engine.output_tokens
     assert usage.calls == calls(engine.requests)
-    assert ledgers.accounts[0].spent == {r: getattr(usage, r) for r in LOGICAL}
-    assert logical(sum((record.usage for record in outcome.trace), Usage())) == logical(usage)
+    spent = ledgers.accounts[0].spent
+    assert {r: spent[r] for r in LOGICAL} == {r: getattr(usage, r) for r in LOGICAL}
+    assert lines(sum((record.usage for record in outcome.trace), Usage())) == lines(usage)
+    if engine.costs is not None:
+        assert (usage.input_tokens, usage.flops) == (engine.input_tokens, engine.flops)
+        assert usage.kv_byte_seconds == pytest.approx(engine.kv_byte_seconds, rel=1e-9)
+        assert spent["flops"] == usage.flops
 
 
-def logical(usage: Usage) -> dict[str, int]:
-    """The whole numbers of a usage."""
-    names = [f.name for f in fields(Usage) if f.name != "seconds"]
+def lines(usage: Usage) -> dict[str, object]:
+    """Every line of a usage but the seconds; what is measured in fractions as an approximation."""
+    found = {f.name: getattr(usage, f.name) for f in fields(Usage) if f.name != "seconds"}
+    return {k: pytest.approx(v, rel=1e-9) if isinstance(v, float) else v for k, v in found.items()}
+
+
+def counted(usage: Usage) -> dict[str, object]:
+    """What a run counts rather than measures."""
+    names = ("tokens", "calls", "verifier_calls", "tokens_cancelled", "output_tokens", "flops")
     return {name: getattr(usage, name) for name in names}
 
 
@@ -235,7 +251,7 @@ def seen(outcome: Outcome) -> tuple[object, ...]:
 
 def whole(outcome: Outcome) -> tuple[object, ...]:
     """Everything that no timing may change where nothing was stopped."""
-    return (*seen(outcome), outcome.trace, logical(outcome.usage), outcome.usage_by_role)
+    return (*seen(outcome), outcome.trace, counted(outcome.usage), outcome.usage_by_role)
 
 
 __all__ = [
@@ -248,7 +264,8 @@ __all__ = [
     "calls",
     "check_counts",
     "check_no_task_is_left",
-    "logical",
+    "counted",
+    "lines",
     "prompt_tokens",
     "seen",
     "solved",

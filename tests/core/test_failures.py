@@ -14,7 +14,7 @@ from ttc.graph import Port
 from ttc.ports import Request, Scope, Stream
 from ttc.strategies import Best, Sample, SelfConsistency, Vote
 from ttc.testing import FakeEngine, ManualClock, ScriptedVerifier
-from ttc.types import Branch, Chunk, Event
+from ttc.types import UNMEASURED, Branch, Chunk, Event
 
 SAID = "The answer is 1."
 
@@ -73,7 +73,7 @@ class StrangeEngine(FakeEngine):
 class Strange:
     """A generation that breaks a rule."""
 
-    cached_input_tokens = None
+    usage = UNMEASURED
 
     def __init__(self, what: str, request: Request) -> None:
         self.future: Future[Branch] = Future()

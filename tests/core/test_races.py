@@ -24,7 +24,7 @@ from ttc.graph import Port
 from ttc.ports import Generation, Request, Scope, Stream
 from ttc.strategies import Best, Sample, SelfConsistency, Vote
 from ttc.testing import FakeEngine, ManualClock, ScriptedVerifier
-from ttc.types import Branch, Chunk
+from ttc.types import UNMEASURED, Branch, Chunk
 
 SAID = "The answer is 1."
 
@@ -86,7 +86,7 @@ class ThreadedEngine(FakeEngine):
 class ThreadedGeneration:
     """One call of a threaded engine."""
 
-    cached_input_tokens = 0
+    usage = UNMEASURED
 
     def __init__(self, request: Request, on_chunk: Callable[[Chunk], None] | None) -> None:
         self.future: Future[Branch] = Future()

@@ -18,7 +18,7 @@ from ttc.engine.local.files.folder import folder_weights, read_folder
 from ttc.engine.local.files.gguf import read_gguf
 from ttc.engine.local.files.gguf_config import gguf_config, gguf_weights
 from ttc.engine.local.kv import KVPool
-from ttc.engine.local.model import Llama
+from ttc.engine.local.model import Llama, Model
 
 SIZES: dict[str, Any] = {
     "hidden_size": 48,
@@ -93,7 +93,7 @@ def reference_logits(model: Any, ids: torch.Tensor) -> torch.Tensor:
     return logits
 
 
-def logits_of(model: Llama, ids: torch.Tensor, piece: int = 1 << 20) -> torch.Tensor:
+def logits_of(model: Model, ids: torch.Tensor, piece: int = 1 << 20) -> torch.Tensor:
     """What the engine computes, in pieces of a prompt, (tokens, vocab)."""
     pages = range(-(-len(ids) // CHUNK))
     pool = KVPool(model.config, len(pages))

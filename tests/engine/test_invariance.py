@@ -16,7 +16,7 @@ from ttc.engine.local import LocalEngine
 from ttc.engine.local.attention import CHUNK, Attention, Span
 from ttc.engine.local.kv import KVPool
 from ttc.engine.local.linear import Linear, LinearFactory, onednn, padded, tiled
-from ttc.engine.local.model import Llama
+from ttc.engine.local.model import Model
 from ttc.engine.local.source import ModelSource
 from ttc.ports import Request
 from ttc.types import Branch
@@ -131,7 +131,7 @@ def test_logits_do_not_depend_on_how_a_prompt_is_cut(tiny: ModelSource, piece: i
 
 def test_what_lies_in_unwritten_slots_changes_nothing(tiny: ModelSource) -> None:
     """A recycled page gives the bits of a new one."""
-    model: Llama = tiny.build()
+    model: Model = tiny.build()
     spans = [Span(pages=(0, 1), start=0, count=70)]
     outputs = []
     with torch.inference_mode():
@@ -193,7 +193,7 @@ def test_a_cache_hit_gives_the_bits_of_a_miss(
     second = engine.submit(request)
 
     assert results([second.future]) == results([load().submit(request).future])
-    assert (first.cached_input_tokens, second.cached_input_tokens) == (0, 199)
+    assert (first.usage.cached_input_tokens, second.usage.cached_input_tokens) == (0, 199)
 
 
 def test_a_continued_branch_is_token_exact(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import shutil
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +17,7 @@ from tests.engine.reference import make_model, save, write_gguf
 from ttc.engine.local import LocalEngine
 from ttc.engine.local.source import open_model
 from ttc.engine.local.text.vocabulary import BYTE_LETTERS
-from ttc.errors import ModelFileError
+from ttc.errors import EngineError, ModelFileError
 from ttc.ports import Request
 
 END = "<|endoftext|>"
@@ -84,10 +86,10 @@ def test_rows_without_a_token_are_never_drawn(file: Path, ask: Callable[..., Req
 def test_weights_may_be_rounded_to_bfloat16(file: Path, ask: Callable[..., Request]) -> None:
     """The numerics say so, and first tokens are mostly the same."""
     firsts = []
-    dtypes: tuple[Literal["fp32", "bf16"], ...] = ("fp32", "bf16")
-    for dtype in dtypes:
-        with LocalEngine.load(file, dtype=dtype) as engine:
-            assert {"fp32": "float32", "bf16": "bfloat16"}[dtype] in engine.numerics
+    kinds: tuple[Literal["fp32", "bf16"], ...] = ("fp32", "bf16")
+    for kind in kinds:
+        with LocalEngine.load(file, arithmetic=kind) as engine:
+            assert {"fp32": "float32", "bf16": "bfloat16"}[kind] in engine.numerics
             calls = [engine.submit(ask(text, 1, temperature=0)) for text in "abcdefghij"]
             firsts.append([call.future.result().token_ids for call in calls])
 
@@ -135,3 +137,27 @@ def test_a_tokenizer_larger_than_the_model_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(ModelFileError, match="tokenizer has 258 tokens, and the model knows 200"):
         open_model(path)
+
+
+@pytest.fixture
+def no_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A machine without one."""
+    monkeypatch.delenv("CC", raising=False)
+    monkeypatch.setenv("TTC_HOME", str(tmp_path))
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+
+
+def test_without_a_compiler_pytorch_computes_and_says_so(
+    file: Path, no_compiler: None, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One warning, and the numerics of the engine."""
+    with caplog.at_level(logging.WARNING), LocalEngine.load(file) as engine:
+        assert "float32" in engine.numerics
+
+    assert caplog.text.count("no C compiler") == 1
+
+
+def test_int8_that_was_asked_for_is_never_replaced(file: Path, no_compiler: None) -> None:
+    """Without a compiler it is refused."""
+    with pytest.raises(EngineError, match="no C compiler"):
+        LocalEngine.load(file, arithmetic="int8")

@@ -130,7 +130,7 @@ def test_a_prompt_is_computed_once_for_all_its_samples(
     branches = [generation.future.result() for generation in generations]
 
     assert engine.counters.prompt_tokens == 300 + 7
-    assert [g.cached_input_tokens for g in generations] == [0] + [299] * 7
+    assert [g.usage.cached_input_tokens for g in generations] == [0] + [299] * 7
     assert len({branch.token_ids for branch in branches}) == 8
 
 

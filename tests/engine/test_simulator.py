@@ -11,7 +11,7 @@ from ttc import EngineError, Sampling, Tail
 from ttc.engine.simulator import Hardware, Lengths, SimulatedProblem, Simulator
 from ttc.ports import Engine, Generation, Request
 from ttc.strategies import Sample, Vote
-from ttc.testing import ManualClock
+from ttc.testing import FAKE_COSTS, ManualClock
 from ttc.types import Branch, Chunk
 
 LAW = SimulatedProblem(id="a", success=0.6, wrong=(3.0, 1.0), silent=0.1)
@@ -109,7 +109,7 @@ def test_chunks_come_in_rounds_and_join_to_the_text() -> None:
     """With the log probabilities of the best twenty tokens at each place."""
     engine, chunks = simulator(), list[Chunk]()
     branch = engine.root(LAW.problem, "policy")
-    request = Request(branch=branch, max_tokens=512, sampling=Sampling(), seed=5)
+    request = Request(branch=branch, max_tokens=512, sampling=Sampling(logprobs=20), seed=5)
     call = engine.submit(request, chunks.append)
     assert isinstance(engine.clock, ManualClock)
     engine.clock.advance(0.0)
@@ -134,23 +134,21 @@ def test_memory_bounds_what_runs_at_once() -> None:
     engine.clock.advance(1e4)
 
     assert engine.most_kv_tokens == 32 + 2 * 512
-    assert [call.cached_input_tokens for call in calls] == [0, 32, 32, 32, 32]
+    assert [call.usage.cached_input_tokens for call in calls] == [0, 32, 32, 32, 32]
     assert engine.pool.pinned == 0
-    assert engine.kv_byte_seconds > 0
 
 
-def test_work_has_its_price() -> None:
-    """Fresh and cached input and output, to the token."""
-    prices = Hardware(usd_per_input_token=3.0, usd_per_cached_token=1.0, usd_per_output_token=10.0)
-    engine = simulator(hardware=prices)
-    root = engine.root(LAW.problem, "policy")
-    sampling = Sampling()
-    for seed in range(3):
-        engine.submit(Request(branch=root, max_tokens=64, sampling=sampling, seed=seed))
+def test_what_the_ledger_books_is_what_the_simulator_counted() -> None:
+    """Operations, memory and cached tokens, where its model's costs are known."""
+    engine = simulator(hardware=Hardware(seconds_per_token=0.1, costs=FAKE_COSTS))
     assert isinstance(engine.clock, ManualClock)
-    engine.clock.advance(0)
+    usage = engine.clock.run(
+        ttc.asolve(LAW.problem, Sample(n=4) >> Vote(), model=engine, clock=engine.clock, seed=0)
+    ).usage
 
-    assert engine.cost_usd == 32 * 3 + 2 * 32 + 10 * engine.output_tokens
+    assert usage.flops == engine.flops > 0
+    assert usage.kv_byte_seconds == pytest.approx(engine.kv_byte_seconds)
+    assert usage.cached_input_tokens == 3 * 32
     assert engine.capabilities.price
     assert not simulator().capabilities.price
 

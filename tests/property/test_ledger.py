@@ -3,6 +3,7 @@
 import asyncio
 import math
 from collections.abc import Sequence
+from functools import partial
 from itertools import permutations
 from random import Random
 
@@ -11,7 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ttc import Budget, BudgetExceeded
-from ttc.budget import LOGICAL, Account, Division, PromptTree, Ticket, shares
+from ttc.budget import LOGICAL, RESERVED, Account, Division, Ticket, shares
+from ttc.prompt_tree import PromptTree
+from ttc.resources import UNITS
 from ttc.types import Branch
 
 LIMITS = st.builds(
@@ -19,6 +22,8 @@ LIMITS = st.builds(
     tokens=st.none() | st.integers(0, 60),
     calls=st.none() | st.integers(0, 6),
     verifier_calls=st.none() | st.integers(0, 6),
+    flops=st.none() | st.integers(0, 400),
+    cost_usd=st.none() | st.integers(0, 300).map(lambda parts: parts / 10**12),
 )
 
 
@@ -43,8 +48,15 @@ class Ledger:
         if self.random.random() < 0.3:
             ids = tuple(self.random.choices((1, 2), k=self.random.randint(0, 6)))
             prompt = (self.trees[account.root], Branch(text="", token_ids=ids))
-        path = self.random.choice("abc")
-        self.tickets.append(account.launch(path, need=need, floor=floor, prompt=prompt))
+        path, price = self.random.choice("abc"), None
+        if "tokens" in need and self.random.random() < 0.5:
+            price = partial(self.price, self.random.randint(0, 9), self.random.randint(0, 50))
+        ticket = account.launch(path, need=need, floor=floor, prompt=prompt, price=price)
+        self.tickets.append(ticket)
+
+    @staticmethod
+    def price(each: int, once: int, tokens: int) -> dict[str, int]:
+        return {"flops": tokens * tokens, "cost_usd": once + each * tokens}
 
     def take_turn(self) -> None:
         for ticket in self.tickets:
@@ -84,6 +96,28 @@ class Ledger:
         finally:
             coroutine.close()
 
+    def lower(self) -> None:
+        """Changes a limit: what was spent until then stays spent, and nothing more is held."""
+        account = self.random.choice([account for account in self.accounts if not account.parent])
+        before = {resource: self.spent(account, resource) for resource in LOGICAL}
+        limits = {r: self.random.choice([None, 0, 3, 9, 25, 60]) for r in LOGICAL}
+        account.limit = Budget(**limits)
+        account.wind_down()
+        for resource, limit in limits.items():
+            used = account.spent[resource] + account.reserved[resource]
+            assert limit is None or used <= max(limit, before[resource])
+        kept = {r: None if n is None else max(n, before[r]) for r, n in limits.items()}
+        account.limit = Budget(**kept)
+
+    def spent(self, account: Account, resource: str) -> int:
+        """What an account has spent, with what its divisions will book on it in the end."""
+        return account.spent[resource] + sum(
+            self.spent(party, resource)
+            for division in self.divisions
+            if division._ticket.account.root is account
+            for party in division.accounts
+        )
+
     def reclaim(self) -> None:
         if self.divisions:
             division = self.divisions.pop()
@@ -95,13 +129,13 @@ class Ledger:
 
     def check(self) -> None:
         for account in self.accounts:
-            for resource in LOGICAL:
+            for resource in RESERVED:
                 limit = getattr(account.limit, resource)
                 used = account.spent[resource] + account.reserved[resource]
                 assert account.reserved[resource] >= 0
-                assert limit is None or used <= limit
+                assert limit is None or used <= round(limit * UNITS.get(resource, 1))
         for account in self.accounts:
-            for resource in LOGICAL:
+            for resource in RESERVED:
                 if account.parent is not None:
                     assert account.parent.reserved[resource] >= account.reserved[resource]
                     assert account.parent.spent[resource] >= account.spent[resource]
@@ -112,11 +146,21 @@ class Ledger:
         for ticket in self.tickets:
             ticket.cancel()
         for account in self.accounts:
-            assert account.reserved == dict.fromkeys(LOGICAL, 0)
+            assert account.reserved == dict.fromkeys(RESERVED, 0)
             assert account.is_settled
 
 
-STEPS = ("launch", "launch", "take_turn", "settle", "overdraw", "cancel", "divide", "reclaim")
+STEPS = (
+    "launch",
+    "launch",
+    "take_turn",
+    "settle",
+    "overdraw",
+    "cancel",
+    "divide",
+    "lower",
+    "reclaim",
+)
 
 
 @settings(max_examples=200, deadline=None)

@@ -1,6 +1,7 @@
 """Sampling in rounds: who is first by tokens, who is ended early, and what that costs."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -20,7 +21,7 @@ from ttc.strategies import (
     Vote,
 )
 from ttc.strategies.stopping_branches import hesitates, lowest_group
-from ttc.testing import ManualClock
+from ttc.testing import FakeEngine, ManualClock
 
 LAW = SimulatedProblem(id="a", success=0.6, lengths=Lengths(median=200, right=0.7))
 
@@ -164,8 +165,11 @@ def test_deep_conf_drops_traces_worse_than_the_best_of_the_warm_up() -> None:
 
 def test_deep_conf_needs_twenty_log_probabilities() -> None:
     """An engine with fewer is refused before anything is spent."""
+    engine = FakeEngine("It is 1")
+    engine.capabilities = replace(engine.capabilities, logprobs=1)
     with pytest.raises(GraphError, match="needs logprobs>=20, which the engine fake lacks"):
-        solved(SampleInRounds(rule=DeepConf()) >> Vote())
+        ttc.solve("?", SampleInRounds(rule=DeepConf()) >> Vote(), model=engine)
+    assert engine.calls == 0
 
 
 def test_the_lowest_group_is_a_sliding_mean() -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from dataclasses import fields
 
+from ttc.budget import LOGICAL
 from ttc.cli.terminal import Fault, one_line
 from ttc.types import Budget, Outcome
 
 __all__ = ["parse_budget", "shortage"]
 
 _NAMES = tuple(f.name for f in fields(Budget))
+_WHOLE = frozenset(LOGICAL)
 
 
 def parse_budget(text: str) -> Budget:
@@ -32,9 +34,10 @@ def parse_budget(text: str) -> Budget:
 
 
 def _limit(name: str, value: str) -> int | float:
-    kind = "number" if name == "seconds" else "whole number"
+    is_whole = name in _WHOLE
+    kind = "whole number" if is_whole else "number"
     try:
-        limit = float(value) if name == "seconds" else int(value)
+        limit = int(value) if is_whole else float(value)
     except ValueError:
         limit = math.nan
     if not 0 <= limit < math.inf:

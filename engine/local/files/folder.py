@@ -110,7 +110,9 @@ def folder_weights(folder: Folder) -> dict[str, Tensor]:
     """
     found = {_name(own): tensor for own, tensor in folder.tensors.items()}
     labels = {_name(own): own for own in folder.tensors}
-    if folder.config.tied and (head := found.pop("output.weight", None)) is not None:
+    if folder.config.reward is not None:
+        found.pop("output.weight", None)  # some reward models keep the head that they grew out of
+    elif folder.config.tied and (head := found.pop("output.weight", None)) is not None:
         embedding = found.get("token_embd.weight")
         if embedding is None or not _is_equal(embedding, head):
             raise ModelFileError(
@@ -141,6 +143,8 @@ def _own(name: str) -> str:
     for own, other in _TOP.items():
         if other == name:
             return own
+    if not name.startswith("blk."):
+        return name
     _, layer, part, kind = name.split(".")
     own = next(own for own, other in _BLOCK.items() if other == part)
     return f"model.layers.{layer}.{own}.{kind}"

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from ttc.engine.local.config import FAMILIES, MAX_LAYERS, Family, ModelConfig
 from ttc.engine.local.files.keys import ELSEWHERE, Keys
+from ttc.engine.local.files.reward_head import REWARD_ARCHITECTURES, REWARD_KEYS, reward_head
 from ttc.engine.local.rope import Dynamic, Linear, Llama3, Rope, Scaling, Yarn, yarn_magnitude
 from ttc.errors import ModelFileError
 
@@ -74,10 +75,12 @@ def folder_family(path: Path, values: dict[str, object]) -> Family:
             f"{path}: model_type = {name!r} is not supported; {ELSEWHERE}, or take a model of one "
             f"of {known}"
         )
-    if architectures not in ([], [family.architecture]):
+    stem = family.architecture.removesuffix("ForCausalLM")
+    supported = [family.architecture, *(stem + end for end in REWARD_ARCHITECTURES)]
+    if architectures != [] and architectures not in [[one] for one in supported]:
         raise ModelFileError(
             f"{path}: architectures = {architectures!r} is not supported for {name!r}, only "
-            f"{family.architecture!r}; {ELSEWHERE}"
+            f"{' or '.join(map(repr, supported))}; {ELSEWHERE}"
         )
     return family
 
@@ -95,6 +98,9 @@ def folder_config(path: Path, values: dict[str, object]) -> ModelConfig:
     family = folder_family(path, values)
     keys = Keys(path, values)
     keys.skip(_NO_EFFECT)
+    reward = reward_head(keys, family)
+    if reward is not None:
+        keys.skip(REWARD_KEYS)
     hidden, num_heads = keys.count("hidden_size"), keys.count("num_attention_heads")
     num_layers = keys.count("num_hidden_layers", most=MAX_LAYERS)
     rope, context = _rope(keys, family)
@@ -123,6 +129,7 @@ def folder_config(path: Path, values: dict[str, object]) -> ModelConfig:
             biases=biases,
             qk_norm=family.qk_norm,
             tied=keys.flag("tie_word_embeddings", family.tied),
+            reward=reward,
         )
     except ValueError as error:
         raise ModelFileError(f"{path}: {error}") from error

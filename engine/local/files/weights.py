@@ -50,7 +50,13 @@ def expected_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
         "token_embd.weight": (config.vocab, hidden),
         "output_norm.weight": (hidden,),
     }
-    if not config.tied:
+    if config.reward is not None:
+        *inner, last = config.reward.layers
+        sizes = {**dict.fromkeys(inner, hidden), last: len(config.reward.labels)}
+        shapes |= {f"{name}.weight": (size, hidden) for name, size in sizes.items()}
+        if config.reward.has_bias:
+            shapes |= {f"{name}.bias": (size,) for name, size in sizes.items()}
+    elif not config.tied:
         shapes["output.weight"] = (config.vocab, hidden)
     for layer in range(config.num_layers):
         shapes |= {f"blk.{layer}.{name}": shape for name, shape in block.items()}

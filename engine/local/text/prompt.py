@@ -101,6 +101,7 @@ class ChatTemplate:
         *,
         tools: Sequence[Mapping[str, Any]] = (),
         continue_last: bool = False,
+        asks: bool = True,
         options: Mapping[str, Any] | None = None,
     ) -> Prompt:
         """The prompt that asks the assistant for its next message, or for the rest of its last one.
@@ -110,6 +111,8 @@ class ChatTemplate:
             tools: JSON schemas of the tools that the assistant may call.
             continue_last: the last message is the assistant's, and goes on. The prompt ends with
                 exactly its text.
+            asks: the assistant is asked for a message; without it the conversation ends where it
+                ends, as a reward model reads it.
             options: what else the template may read, such as `enable_thinking`.
 
         Raises:
@@ -136,7 +139,7 @@ class ChatTemplate:
                     f"the model's chat template refused the messages: {error}"
                 ) from error
 
-        text = _continued(turns, fill, mark) if continue_last else fill(turns, True)
+        text = _continued(turns, fill, mark) if continue_last else fill(turns, asks)
         return self._encoded(text, mark)
 
     def _encoded(self, text: str, mark: str) -> Prompt:

@@ -1,0 +1,26 @@
+"""Log probabilities of given tokens, to the bit those that `sample` reports of drawn ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from ttc.engine.local.sample import log_normaliser
+
+__all__ = ["token_logprobs"]
+
+
+def token_logprobs(logits: torch.Tensor, wanted: Sequence[Sequence[int]]) -> list[dict[int, float]]:
+    """For each row the natural log probabilities of some tokens.
+
+    Args:
+        logits: (rows, vocab), those of tokens that are never drawn at -inf.
+        wanted: for each row its tokens.
+    """
+    shifted, normaliser = log_normaliser(logits)
+    found = []
+    for row, tokens in enumerate(wanted):
+        values = shifted[row, torch.tensor(tokens)].double() - normaliser[row]
+        found.append(dict(zip(tokens, values.tolist(), strict=True)))
+    return found

@@ -1,0 +1,99 @@
+/* Vectors as wide as the processor has them, by the compiler's vector extensions.
+
+   A sum that runs across lanes goes over 16 of them, whatever the width, and they are added in one
+   order. With -ffp-contract=off (a fused multiply-add rounds once less) every float below is then
+   the same to the bit on every processor, for any number of rows and threads. */
+#ifndef TTC_LANES_H
+#define TTC_LANES_H
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#if defined(__x86_64__) && !defined(TTC_PORTABLE)
+#include <immintrin.h>
+#endif
+
+#if defined(__AVX512VNNI__) && !defined(TTC_PORTABLE)
+#define WIDTH 16
+#elif defined(__AVX2__) && !defined(TTC_PORTABLE)
+#define WIDTH 8
+#else
+#define WIDTH 4
+#endif
+
+#define LANES 16
+#define PARTS (LANES / WIDTH)
+
+typedef float floats __attribute__((vector_size(4 * WIDTH)));
+typedef int32_t ints __attribute__((vector_size(4 * WIDTH)));
+
+#define INLINE static inline __attribute__((always_inline))
+
+INLINE floats load(const float *from) {
+    floats v;
+    memcpy(&v, from, sizeof v);
+    return v;
+}
+
+INLINE void store(float *to, floats v) { memcpy(to, &v, sizeof v); }
+
+INLINE floats all(float x) { return x - (floats){}; }
+
+INLINE floats choose(ints mask, floats yes, floats no) {
+    return (floats)(((ints)yes & mask) | ((ints)no & ~mask));
+}
+
+INLINE floats larger(floats a, floats b) { return choose(a > b, a, b); }
+
+INLINE floats magnitude(floats v) { return (floats)((ints)v & 0x7fffffff); }
+
+/* Lane numbers from `first` on. */
+INLINE ints count_from(int first) {
+    ints v;
+    for (int i = 0; i < WIDTH; i++) v[i] = first + i;
+    return v;
+}
+
+/* Rounds to the nearest integer, ties to even, for magnitudes below 2^22: the constant leaves no
+   bits for a fraction. */
+INLINE floats nearest(floats v) { return (v + 12582912.0f) - 12582912.0f; }
+
+INLINE ints to_ints(floats v) { return __builtin_convertvector(v, ints); }
+
+INLINE floats to_floats(ints v) { return __builtin_convertvector(v, floats); }
+
+/* exp, within 2 units in the last place from -87 on, and exp(-87) below that: the power of two goes
+   into the exponent, and a Taylor polynomial takes the rest, which is below ln(2) / 2. */
+INLINE floats exponential(floats x) {
+    x = larger(x, all(-87.0f));
+    x = choose(x < 88.0f, x, all(88.0f));
+    floats n = nearest(x * 1.44269504f);
+    floats r = (x - n * 0.693359375f) + n * 2.12194440e-4f; /* ln 2 in two parts */
+    floats p = all(1.0f / 5040);
+    p = p * r + 1.0f / 720;
+    p = p * r + 1.0f / 120;
+    p = p * r + 1.0f / 24;
+    p = p * r + 1.0f / 6;
+    p = p * r + 0.5f;
+    p = p * r + 1.0f;
+    p = p * r + 1.0f;
+    return (floats)((ints)p + (to_ints(n) << 23));
+}
+
+/* The sum of 16 lanes, in one order. */
+INLINE float sum_lanes(const floats lanes[PARTS]) {
+    float x[LANES];
+    memcpy(x, lanes, sizeof x);
+    for (int half = LANES / 2; half; half /= 2)
+        for (int i = 0; i < half; i++) x[i] += x[i + half];
+    return x[0];
+}
+
+INLINE float largest_lane(floats v) {
+    float most = v[0];
+    for (int i = 1; i < WIDTH; i++) most = v[i] > most ? v[i] : most;
+    return most;
+}
+
+#endif

@@ -1,0 +1,125 @@
+"""What the kernels compute on, as ctypes sees it: the structures of `step.h`, field by field."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from ctypes import POINTER, Structure, c_float, c_int32, c_void_p
+
+import torch
+
+from ttc.engine.local.native.build import OPTIONS, load_library
+
+__all__ = ["GROUP", "PANEL", "Kernels", "LayerStruct", "LinearStruct", "ModelStruct", "StepStruct"]
+
+GROUP, PANEL = 64, 16
+"""Columns that share a scale, and outputs that lie together; see `step.h`."""
+
+
+class LinearStruct(Structure):
+    """`struct linear`."""
+
+    _fields_ = (
+        ("panels", c_void_p),
+        ("scales", c_void_p),
+        ("bias", c_void_p),
+        ("inputs", c_int32),
+        ("outputs", c_int32),
+    )
+
+
+class RowsStruct(Structure):
+    """`struct rows`."""
+
+    _fields_ = (
+        ("codes", c_void_p),
+        ("scales", c_void_p),
+        ("sums", c_void_p),
+        ("columns", c_int32),
+    )
+
+
+class LayerStruct(Structure):
+    """`struct layer`."""
+
+    _fields_ = (
+        ("qkv", LinearStruct),
+        ("output", LinearStruct),
+        ("gate_up", LinearStruct),
+        ("down", LinearStruct),
+        ("attention_norm", c_void_p),
+        ("feed_forward_norm", c_void_p),
+        ("qk_norm", c_void_p),
+        ("keys", c_void_p),
+        ("values", c_void_p),
+        ("is_rotated", c_int32),
+        ("window", c_int32),
+    )
+
+
+class ModelStruct(Structure):
+    """`struct model`."""
+
+    _fields_ = (
+        ("layers", POINTER(LayerStruct)),
+        ("head", LinearStruct),
+        ("norm", c_void_p),
+        ("norm_eps", c_float),
+        ("query_scale", c_float),
+        ("num_layers", c_int32),
+        ("hidden", c_int32),
+        ("heads", c_int32),
+        ("kv_heads", c_int32),
+        ("head_dim", c_int32),
+        ("feed_forward", c_int32),
+    )
+
+
+class StepStruct(Structure):
+    """`struct step`."""
+
+    _fields_ = (
+        ("residual", c_void_p),
+        ("cos", c_void_p),
+        ("sin", c_void_p),
+        ("positions", c_void_p),
+        ("tables", c_void_p),
+        ("pages", c_void_p),
+        ("wanted", c_void_p),
+        ("logits", c_void_p),
+        ("qkv", c_void_p),
+        ("attended", c_void_p),
+        ("gate_up", c_void_p),
+        ("codes", RowsStruct),
+        ("num_rows", c_int32),
+        ("num_wanted", c_int32),
+    )
+
+
+class Kernels:
+    """The library's functions.
+
+    Args:
+        options: of the compiler; see `build`.
+
+    Raises:
+        EngineError: the library cannot be built.
+    """
+
+    def __init__(self, options: Sequence[str] = OPTIONS) -> None:
+        self.options = tuple(options)
+        library = load_library(options)
+        self._pack, self._run_step = library.pack, library.run_step
+        self._pack.argtypes = [c_void_p, c_int32, c_int32, c_int32, c_void_p, c_void_p]
+        self._run_step.argtypes = [POINTER(ModelStruct), POINTER(StepStruct), c_void_p]
+        self._pack.restype = self._run_step.restype = None
+
+    def pack(
+        self, weight: torch.Tensor, first_row: int, panels: torch.Tensor, scales: torch.Tensor
+    ) -> None:
+        """Quantises rows of a weight, (n, inputs) float32, into panels and scales."""
+        rows, inputs = weight.shape
+        self._pack(weight.data_ptr(), rows, inputs, first_row, panels.data_ptr(), scales.data_ptr())
+
+    def run_step(self, model: ModelStruct, step: StepStruct, scratch: torch.Tensor) -> None:
+        """Computes a step; see `step.c`."""
+        self._run_step(model, step, scratch.data_ptr())

@@ -1,0 +1,160 @@
+/* Linear layers: int8 weights times int8 activations, each with a scale for 64 columns. Products are summed in integers within a group, and groups are added as
+   floats from left to right. So an output depends on its own row alone, to the bit. */
+#include "dot.h"
+#include "step.h"
+
+#define TILE_ROWS 4 /* more would leave no registers for the weights */
+#define TILE_PANELS (WIDTH == 16 ? 4 : 1)
+#define PANEL_BYTES(columns) ((size_t)(columns) * PANEL)
+
+static int padded(int n, int multiple) { return (n + multiple - 1) / multiple * multiple; }
+
+/* Quantises one row. A number that is not finite makes its group's scale NaN, so that it shows. */
+static void quantise_row(const float *x, int columns, int8_t *codes, float *scales, int32_t *sums) {
+    float group[GROUP];
+    for (int first = 0; first < columns; first += GROUP, scales++, sums++, codes += GROUP) {
+        int count = columns - first < GROUP ? columns - first : GROUP;
+        const float *from = x + first;
+        if (count < GROUP) {
+            memset(group, 0, sizeof group);
+            memcpy(group, from, count * sizeof *group);
+            from = group;
+        }
+        floats peaks = {}, faults = {};
+        for (int i = 0; i < GROUP; i += WIDTH) {
+            floats v = load(from + i);
+            peaks = larger(magnitude(v), peaks);
+            faults += v - v;
+        }
+        float peak = largest_lane(peaks), fault = 0;
+        for (int i = 0; i < WIDTH; i++) fault += faults[i];
+        *scales = peak / 127 + fault;
+        float inverse = peak > 1e-30f ? 127 / peak : 0;
+        ints total = {};
+        for (int i = 0; i < GROUP; i += WIDTH) {
+            ints v = to_ints(nearest(load(from + i) * inverse));
+            total += v;
+            for (int j = 0; j < WIDTH; j++) codes[i + j] = (int8_t)v[j];
+        }
+        *sums = 0;
+        for (int i = 0; i < WIDTH; i++) *sums += total[i];
+    }
+}
+
+/* x [num_rows][columns] as codes. */
+void quantise(const float *x, int num_rows, int columns, struct rows *out) {
+    out->columns = padded(columns, GROUP);
+    int groups = out->columns / GROUP;
+#pragma omp parallel for schedule(static) if (num_rows >= 4)
+    for (int r = 0; r < num_rows; r++)
+        quantise_row(
+            x + (size_t)r * columns, columns, out->codes + (size_t)r * out->columns,
+            out->scales + (size_t)r * groups, out->sums + (size_t)r * groups);
+}
+
+/* Quantises rows of a weight, [num_rows][inputs], to their places in panels, which begin as zeros. */
+void pack(const float *weight, int num_rows, int inputs, int first_row, int8_t *panels, float *scales) {
+    const int columns = padded(inputs, GROUP), groups = columns / GROUP;
+    for (int r = 0; r < num_rows; r++, weight += inputs) {
+        int row = first_row + r;
+        int8_t *panel = panels + row / PANEL * PANEL_BYTES(columns) + row % PANEL * 4;
+        for (int g = 0; g < groups; g++) {
+            int end = (g + 1) * GROUP < inputs ? (g + 1) * GROUP : inputs;
+            float peak = 0;
+            for (int k = g * GROUP; k < end; k++) peak = fabsf(weight[k]) > peak ? fabsf(weight[k]) : peak;
+            scales[((size_t)row / PANEL * groups + g) * PANEL + row % PANEL] = peak / 127;
+            float inverse = peak > 1e-30f ? 127 / peak : 0;
+            for (int k = g * GROUP; k < end; k++)
+                panel[k / 4 * 4 * PANEL + k % 4] =
+                    (int8_t)((weight[k] * inverse + 12582912.0f) - 12582912.0f);
+        }
+    }
+}
+
+struct place {
+    float *out; /* where the tile's first output goes */
+    size_t stride;
+    int count; /* outputs that are wanted: the last panel may be padded */
+    int adds;
+};
+
+INLINE void put(const struct place *place, int r, int first, floats v) {
+    float *to = place->out + r * place->stride + first, kept[WIDTH];
+    if (first + WIDTH <= place->count) {
+        store(to, place->adds ? load(to) + v : v);
+        return;
+    }
+    store(kept, v);
+    for (int i = 0; first + i < place->count; i++) to[i] = place->adds ? to[i] + kept[i] : kept[i];
+}
+
+/* `rows` rows times `panels` panels; both are known when it is compiled, so sums stay in registers. */
+INLINE void tile(
+    const int rows, const int panels, const struct linear *weight, int panel, const struct rows *x,
+    int row, const struct place *place) {
+    const int columns = x->columns, groups = columns / GROUP, vectors = panels * PARTS;
+    const int8_t *codes = x->codes + (size_t)row * columns;
+    const int8_t *w = weight->panels + panel * PANEL_BYTES(columns);
+    floats totals[TILE_ROWS][TILE_PANELS * PARTS] = {};
+    for (int g = 0; g < groups; g++) {
+        ints sums[TILE_ROWS][TILE_PANELS * PARTS];
+        for (int r = 0; r < rows; r++) {
+            int surplus = SURPLUS ? SURPLUS * x->sums[(size_t)(row + r) * groups + g] : 0;
+            for (int v = 0; v < vectors; v++) sums[r][v] = (ints){} - surplus;
+        }
+        for (int k = g * GROUP; k < (g + 1) * GROUP; k += 4) {
+            ints weights[TILE_PANELS * PARTS];
+            for (int v = 0; v < vectors; v++)
+                memcpy(
+                    &weights[v],
+                    w + v / PARTS * PANEL_BYTES(columns) + (size_t)k * PANEL + v % PARTS * 4 * WIDTH,
+                    sizeof(ints));
+            for (int r = 0; r < rows; r++) {
+                int32_t four;
+                memcpy(&four, codes + (size_t)r * columns + k, sizeof four);
+                for (int v = 0; v < vectors; v++) sums[r][v] = dot(sums[r][v], weights[v], (ints){} + four);
+            }
+        }
+        for (int v = 0; v < vectors; v++) {
+            size_t scales = ((size_t)(panel + v / PARTS) * groups + g) * PANEL + v % PARTS * WIDTH;
+            floats scale = load(weight->scales + scales);
+            for (int r = 0; r < rows; r++)
+                totals[r][v] +=
+                    to_floats(sums[r][v]) * (scale * x->scales[(size_t)(row + r) * groups + g]);
+        }
+    }
+    for (int v = 0; v < vectors; v++) {
+        int column = panel * PANEL + v * WIDTH;
+        floats bias = weight->bias ? load(weight->bias + column) : (floats){};
+        for (int r = 0; r < rows; r++) put(place, r, v * WIDTH, totals[r][v] + bias);
+    }
+}
+
+INLINE void strip(
+    const int panels, const struct linear *weight, int panel, const struct rows *x, int num_rows,
+    float *out, int adds) {
+    struct place place = {
+        out + panel * PANEL, weight->outputs, weight->outputs - panel * PANEL, adds};
+    int row = 0;
+    for (; row + 4 <= num_rows; row += 4, place.out += 4 * place.stride)
+        tile(4, panels, weight, panel, x, row, &place);
+    switch (num_rows - row) {
+    case 3: tile(3, panels, weight, panel, x, row, &place); break;
+    case 2: tile(2, panels, weight, panel, x, row, &place); break;
+    case 1: tile(1, panels, weight, panel, x, row, &place);
+    }
+}
+
+/* out [num_rows][outputs] = x weight^T * scales + bias, or that added to what is there. */
+void multiply(const struct linear *weight, const struct rows *x, int num_rows, float *out, int adds) {
+    int panels = padded(weight->outputs, PANEL) / PANEL;
+    int strips = (panels + TILE_PANELS - 1) / TILE_PANELS;
+#pragma omp parallel for schedule(static)
+    for (int s = 0; s < strips; s++) {
+        int panel = s * TILE_PANELS;
+        if (panel + TILE_PANELS <= panels)
+            strip(TILE_PANELS, weight, panel, x, num_rows, out, adds);
+        else
+            for (; panel < panels; panel++) strip(1, weight, panel, x, num_rows, out, adds);
+    }
+}

@@ -1,0 +1,225 @@
+"""A model whose steps run in C: the same families as `ttc.engine.local.model`, another arithmetic.
+
+Weights and activations are int8, with a scale for every 64 columns of a row; products are summed in
+integers, and everything else is float32. Each result depends on its
+own sequence alone, to the bit, by construction: nothing is padded and nothing is probed. It is the
+same on every processor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+import torch.nn.functional as F
+
+from ttc.engine.local.attention import CHUNK, Span
+from ttc.engine.local.config import ModelConfig
+from ttc.engine.local.files.loader import Rows, Weights, vector
+from ttc.engine.local.kv import KVPool
+from ttc.engine.local.linear import Linear
+from ttc.engine.local.model import reward_layers
+from ttc.engine.local.native.library import (
+    GROUP,
+    Kernels,
+    LayerStruct,
+    LinearStruct,
+    ModelStruct,
+    StepStruct,
+)
+from ttc.engine.local.native.weights import Packer, QuantisedLinear
+from ttc.engine.local.rope import Rotation
+from ttc.errors import EngineError
+
+__all__ = ["NativeModel"]
+
+_MAX_GROUP, _MAX_HEAD_DIM = 16, 256  # see attention.c
+
+
+class NativeModel:
+    """A model, ready to compute.
+
+    Args:
+        config: what it is made of.
+        weights: its tensors. The rows of the embedding are read from them when they are needed; all
+            else is read once.
+        kernels: the compiled kernels.
+        progress: is told how many of how many layers are loaded.
+
+    Raises:
+        EngineError: the model's heads are larger than the kernels have room for.
+    """
+
+    def __init__(
+        self,
+        config: ModelConfig,
+        weights: Weights,
+        kernels: Kernels,
+        progress: Callable[[int, int], None] = lambda done, total: None,
+    ) -> None:
+        self.check(config)
+        self.config = config
+        self.numerics = f"int8/{GROUP} attention={CHUNK}/fp32"
+        """The types and kernels that decide the bits of a result."""
+        self._kernels = kernels
+        self._embedding = weights["token_embd.weight"]  # (vocab, hidden)
+        self._rotation = Rotation(config.rope, config.head_dim)
+        self._kept: list[object] = []  # what structures point to
+        self._pool: KVPool | None = None
+        self._layers = (LayerStruct * config.num_layers)()
+        self._reward: Linear | None = None
+        head = LinearStruct()
+        with Packer(kernels) as packer:
+            if config.reward is not None:
+                self._reward = reward_layers(config.reward, weights, torch.float32)
+            else:
+                rows = self._embedding if config.tied else weights["output.weight"]
+                head = self._keep(packer.stacked([rows])).struct
+            for i in range(config.num_layers):
+                progress(i, config.num_layers)
+                start = f"blk.{i}."
+                block = {
+                    n.removeprefix(start): r for n, r in weights.items() if n.startswith(start)
+                }
+                self._layers[i] = self._layer(i, block, packer)
+        progress(config.num_layers, config.num_layers)
+        norm = self._norm = vector(weights["output_norm.weight"])
+        self._model = ModelStruct(
+            layers=self._layers,
+            head=head,
+            norm=self._address(norm),
+            norm_eps=config.norm_eps,
+            query_scale=config.head_dim**-0.5,
+            num_layers=config.num_layers,
+            hidden=config.hidden,
+            heads=config.num_heads,
+            kv_heads=config.num_kv_heads,
+            head_dim=config.head_dim,
+            feed_forward=config.feed_forward,
+        )
+
+    @staticmethod
+    def check(config: ModelConfig) -> None:
+        """Whether the kernels have room for a model's heads; raises `EngineError` if not."""
+        if config.group > _MAX_GROUP or config.head_dim > _MAX_HEAD_DIM:
+            raise EngineError(
+                f"the kernels have room for {_MAX_GROUP} query heads of size {_MAX_HEAD_DIM} for "
+                f"each key head, not for {config.group} of {config.head_dim}; load the model with "
+                "arithmetic='fp32'"
+            )
+
+    def forward(
+        self, token_ids: torch.Tensor, spans: Sequence[Span], pool: KVPool, wanted: torch.Tensor
+    ) -> torch.Tensor:
+        """Computes a step: writes its keys and values, and returns logits, or rewards.
+
+        Args:
+            token_ids: (rows,) the tokens of all spans, one after another.
+            spans: where they stand.
+            pool: keys and values, those of earlier positions computed.
+            wanted: (n,) the rows whose logits are wanted.
+
+        Returns:
+            (n, vocab), or (n, labels) of a reward model, whose head is computed in float32
+        """
+        if pool is not self._pool:
+            self._bind(pool)
+        config, rows = self.config, len(token_ids)
+        positions, tables, pages = _places(spans)
+        turn = self._rotation(positions.long())
+        residual = self._embedding[token_ids].float().contiguous()
+        cos, sin = turn.cos.contiguous(), turn.sin.contiguous()
+        asked = wanted.int() if self._reward is None else _int32([])
+        logits = torch.empty(len(asked), config.vocab)
+        queries, keys = config.num_heads * config.head_dim, config.num_kv_heads * config.head_dim
+        widest = max(config.hidden, queries, config.feed_forward)
+        groups = -(-widest // GROUP)
+        qkv, attended = torch.empty(rows, queries + 2 * keys), torch.empty(rows, queries)
+        gate_up, scratch = torch.empty(rows, 2 * config.feed_forward), torch.empty(rows, widest)
+        codes = torch.empty(rows, groups * GROUP, dtype=torch.int8)
+        scales, sums = torch.empty(rows, groups), torch.empty(rows, groups, dtype=torch.int32)
+        step = StepStruct(
+            *(t.data_ptr() for t in (residual, cos, sin, positions, tables, pages, asked, logits)),
+            *(t.data_ptr() for t in (qkv, attended, gate_up)),
+            (codes.data_ptr(), scales.data_ptr(), sums.data_ptr(), 0),
+            rows,
+            len(asked),
+        )
+        self._kernels.run_step(self._model, step, scratch)
+        if self._reward is None:
+            return logits
+        norm = self._norm
+        return self._reward(F.rms_norm(residual[wanted], norm.shape, norm, config.norm_eps))
+
+    def _layer(self, index: int, block: Weights, packer: Packer) -> LayerStruct:
+        config = self.config
+
+        def linear(*names: str) -> object:
+            matrices = [block[f"{name}.weight"] for name in names]
+            bias = _bias(config, block, names, matrices)
+            return self._keep(packer.stacked(matrices, bias)).struct
+
+        norms = [(config.num_heads, "attn_q_norm"), (config.num_kv_heads, "attn_k_norm")]
+        return LayerStruct(
+            qkv=linear("attn_q", "attn_k", "attn_v"),
+            output=linear("attn_output"),
+            gate_up=linear("ffn_gate", "ffn_up"),
+            down=linear("ffn_down"),
+            attention_norm=self._vector(block["attn_norm.weight"]),
+            feed_forward_norm=self._vector(block["ffn_norm.weight"]),
+            qk_norm=self._address(
+                torch.cat([vector(block[f"{name}.weight"]).expand(n, -1) for n, name in norms])
+            )
+            if config.qk_norm
+            else None,
+            is_rotated=index not in config.unrotated,
+            window=config.window_of(index) or 0,
+        )
+
+    def _bind(self, pool: KVPool) -> None:
+        """Lets the layers point to a pool's pages."""
+        for layer, keys, values in zip(self._layers, pool.keys, pool.values, strict=True):
+            layer.keys, layer.values = keys.data_ptr(), values.data_ptr()
+        self._pool = pool
+
+    def _keep(self, linear: QuantisedLinear) -> QuantisedLinear:
+        self._kept.append(linear)
+        return linear
+
+    def _vector(self, rows: Rows) -> int:
+        return self._address(vector(rows))
+
+    def _address(self, values: torch.Tensor) -> int:
+        values = values.float().contiguous()
+        self._kept.append(values)
+        return values.data_ptr()
+
+
+def _bias(
+    config: ModelConfig, block: Weights, names: Sequence[str], matrices: Sequence[Rows]
+) -> torch.Tensor | None:
+    """The biases of stacked layers, zeros where one has none."""
+    if config.biases.isdisjoint(names):
+        return None
+    return torch.cat(
+        [
+            vector(block[f"{name}.bias"]) if name in config.biases else torch.zeros(matrix.shape[0])
+            for name, matrix in zip(names, matrices, strict=True)
+        ]
+    )
+
+
+def _places(spans: Sequence[Span]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Each row's position, where its pages begin in the list of all pages, and that list."""
+    positions: list[int] = []
+    tables: list[int] = []
+    pages: list[int] = []
+    for span in spans:
+        positions += span.positions
+        tables += [len(pages)] * span.count
+        pages += span.pages
+    return _int32(positions), _int32(tables), _int32(pages)
+
+
+def _int32(values: Sequence[int]) -> torch.Tensor:
+    return torch.tensor(values, dtype=torch.int32)

@@ -1,0 +1,70 @@
+/* One step of a model: every layer for every row, in one call. */
+#include "lanes.h"
+#include "step.h"
+
+/* Root mean square norm (Zhang and Sennrich 2019, arXiv 1910.07467, equation 4). */
+static void normalise_row(const float *x, int n, const float *weight, float eps, float *out) {
+    floats squares[PARTS] = {};
+    int i = 0;
+    for (; i + LANES <= n; i += LANES)
+        for (int p = 0; p < PARTS; p++) {
+            floats v = load(x + i + p * WIDTH);
+            squares[p] += v * v;
+        }
+    float rest[LANES] = {0};
+    memcpy(rest, squares, sizeof rest);
+    for (int j = 0; i + j < n; j++) rest[j] += x[i + j] * x[i + j];
+    memcpy(squares, rest, sizeof rest);
+    float inverse = 1 / sqrtf(sum_lanes(squares) / n + eps);
+    for (int j = 0; j < n; j++) out[j] = x[j] * inverse * weight[j];
+}
+
+static void normalise(const struct model *model, const float *x, const int32_t *rows, int num_rows, const float *weight, float *out) {
+    const int n = model->hidden;
+#pragma omp parallel for schedule(static) if (num_rows >= 8)
+    for (int r = 0; r < num_rows; r++)
+        normalise_row(x + (size_t)(rows ? rows[r] : r) * n, n, weight, model->norm_eps, out + (size_t)r * n);
+}
+
+/* silu(gate) * up of [gate, up], [rows][2 n], into the first half of each row's place. */
+static void activate(float *gate_up, int num_rows, int n, float *out) {
+#pragma omp parallel for schedule(static) if (num_rows >= 4)
+    for (int r = 0; r < num_rows; r++) {
+        const float *gate = gate_up + (size_t)r * 2 * n, *up = gate + n;
+        float *to = out + (size_t)r * n;
+        int i = 0;
+        for (; i + WIDTH <= n; i += WIDTH) {
+            floats g = load(gate + i);
+            store(to + i, g / (1.0f + exponential(-g)) * load(up + i));
+        }
+        for (; i < n; i++) {
+            floats g = all(gate[i]);
+            to[i] = (g / (1.0f + exponential(-g)))[0] * up[i];
+        }
+    }
+}
+
+/* Computes a step: writes its keys and values, and the logits of the wanted rows. `scratch` has room
+   for [rows] of the widest of hidden, heads * head_dim and feed_forward. */
+void run_step(const struct model *model, struct step *step, float *scratch) {
+    const int n = step->num_rows;
+    for (int l = 0; l < model->num_layers; l++) {
+        const struct layer *layer = &model->layers[l];
+        normalise(model, step->residual, 0, n, layer->attention_norm, scratch);
+        quantise(scratch, n, model->hidden, &step->codes);
+        multiply(&layer->qkv, &step->codes, n, step->qkv, 0);
+        rotate_and_write(model, layer, step);
+        attend(model, layer, step);
+        quantise(step->attended, n, model->heads * model->head_dim, &step->codes);
+        multiply(&layer->output, &step->codes, n, step->residual, 1);
+        normalise(model, step->residual, 0, n, layer->feed_forward_norm, scratch);
+        quantise(scratch, n, model->hidden, &step->codes);
+        multiply(&layer->gate_up, &step->codes, n, step->gate_up, 0);
+        activate(step->gate_up, n, model->feed_forward, scratch);
+        quantise(scratch, n, model->feed_forward, &step->codes);
+        multiply(&layer->down, &step->codes, n, step->residual, 1);
+    }
+    normalise(model, step->residual, step->wanted, step->num_wanted, model->norm, scratch);
+    quantise(scratch, step->num_wanted, model->hidden, &step->codes);
+    multiply(&model->head, &step->codes, step->num_wanted, step->logits, 0);
+}

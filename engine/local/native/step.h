@@ -1,0 +1,67 @@
+/* What the kernels compute on. The structures are mirrored in `library.py`. */
+#ifndef TTC_STEP_H
+#define TTC_STEP_H
+
+#include <stdint.h>
+
+enum { GROUP = 64, PANEL = 16, CHUNK = 64 };
+/* GROUP: columns that share a scale. PANEL: output columns that lie together.
+   CHUNK: positions in a page of keys and values. */
+
+/* A weight of int8 codes with a scale for GROUP columns of each output, as panels [outputs / 16][inputs / 4][16][4]:
+   what one load of a vector brings is what one instruction multiplies. Inputs are padded to a
+   multiple of 64 and outputs to one of 16, with zeros. */
+struct linear {
+    const int8_t *panels;
+    const float *scales; /* [outputs / 16][inputs / GROUP][16] */
+    const float *bias;   /* [outputs, padded], or null */
+    int32_t inputs, outputs;
+};
+
+/* Rows of int8 codes with a scale for each GROUP columns. */
+struct rows {
+    int8_t *codes; /* [rows][columns] */
+    float *scales; /* [rows][columns / GROUP] */
+    int32_t *sums; /* [rows][columns / GROUP], of the codes */
+    int32_t columns; /* padded to a multiple of GROUP */
+};
+
+struct layer {
+    struct linear qkv, output, gate_up, down;
+    const float *attention_norm, *feed_forward_norm; /* [hidden] */
+    const float *qk_norm;                            /* [heads + kv_heads][head_dim], or null */
+    float *keys;                                     /* [pages][kv_heads][head_dim][CHUNK] */
+    float *values;                                   /* [pages][kv_heads][CHUNK][head_dim] */
+    int32_t is_rotated, window;                      /* a window of 0 is none */
+};
+
+struct model {
+    const struct layer *layers;
+    struct linear head;
+    const float *norm;
+    float norm_eps, query_scale;
+    int32_t num_layers, hidden, heads, kv_heads, head_dim, feed_forward;
+};
+
+/* One step: tokens of many sequences, each a row. */
+struct step {
+    float *residual;          /* [rows][hidden]: the embeddings, and then each layer's result */
+    const float *cos, *sin;   /* [rows][head_dim / 2] */
+    const int32_t *positions; /* [rows] */
+    const int32_t *tables;    /* [rows]: where the row's pages begin in `pages` */
+    const int32_t *pages;
+    const int32_t *wanted; /* [num_wanted] rows whose logits are wanted */
+    float *logits;         /* [num_wanted][vocab] */
+    float *qkv;            /* [rows][(heads + 2 kv_heads) head_dim] */
+    float *attended;       /* [rows][heads head_dim] */
+    float *gate_up;        /* [rows][2 feed_forward] */
+    struct rows codes;     /* room for the widest */
+    int32_t num_rows, num_wanted;
+};
+
+void quantise(const float *x, int num_rows, int columns, struct rows *out);
+void multiply(const struct linear *weight, const struct rows *x, int num_rows, float *out, int adds);
+void rotate_and_write(const struct model *model, const struct layer *layer, const struct step *step);
+void attend(const struct model *model, const struct layer *layer, const struct step *step);
+
+#endif

@@ -1,0 +1,77 @@
+"""Which prompt tokens of a problem have been paid for."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+from ttc.types import Branch
+
+__all__ = ["PromptTree"]
+
+
+class PromptTree:
+    """Which prompt tokens of a problem have been paid for: each distinct one is paid once.
+
+    Two prompts share what their tokens have in common from the start. What an engine generated is
+    paid as output; a text that is appended to it is a prompt of its own.
+    """
+
+    def __init__(self) -> None:
+        self._edges: dict[tuple[int, str | int], int] = {}
+        self._ends: dict[Branch, int] = {}
+        self._places = itertools.count(1)
+
+    def missing(self, *branches: Branch) -> int:
+        """Prompt tokens on the way to some branches that nobody has paid for."""
+        return self._walk(branches, {}, {})
+
+    def add(self, *branches: Branch) -> int:
+        """Marks every prompt token on the way to branches as paid; returns how many were not."""
+        return self._walk(branches, self._edges, self._ends)
+
+    def _walk(
+        self,
+        branches: Sequence[Branch],
+        edges: dict[tuple[int, str | int], int],
+        ends: dict[Branch, int],
+    ) -> int:
+        """Counts tokens without an edge, and puts their edges where the caller says."""
+        unpaid = 0
+        for branch in branches:
+            place = 0
+            for segment in branch.lineage():
+                end = self._ends.get(segment) or ends.get(segment)
+                if end is None:
+                    end, fresh = self._end(segment, place, edges)
+                    ends[segment] = end
+                    unpaid += fresh
+                place = end
+        return unpaid
+
+    def _end(
+        self, segment: Branch, place: int, edges: dict[tuple[int, str | int], int]
+    ) -> tuple[int, int]:
+        """Where a segment ends, and how many of its tokens are prompt tokens without an edge."""
+        if segment.call is not None:
+            return next(self._places), 0
+        if segment.parent is None:
+            place, _ = self._follow(place, (segment.role,), edges)
+        return self._follow(place, _tokens(segment), edges)
+
+    def _follow(
+        self, place: int, steps: Sequence[str | int], edges: dict[tuple[int, str | int], int]
+    ) -> tuple[int, int]:
+        fresh = 0
+        for step in steps:
+            following = self._edges.get((place, step)) or edges.get((place, step))
+            if following is None:
+                fresh += 1
+                following = edges[place, step] = next(self._places)
+            place = following
+        return place, fresh
+
+
+def _tokens(segment: Branch) -> Sequence[int]:
+    """A segment's tokens; where the engine has none, its bytes, which are at least as many."""
+    return segment.text.encode() if segment.token_ids is None else segment.token_ids

@@ -1,0 +1,1 @@
+"""Running code that nobody has read: the jail, its zygotes, the judge and the candidate."""
