@@ -5,12 +5,14 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated, Any, cast, get_args
 
 import typer
 
 from ttc.cli.budgets import parse_budget, shortage
 from ttc.cli.engines import DEFAULT_MODEL, engine_of
+from ttc.cli.many import read_problems, show_outcomes, solve_problems
 from ttc.cli.outcomes import as_json, failure, show_outcome
 from ttc.cli.terminal import Fault, counted, is_live, one_line, say, status
 from ttc.registry import room
@@ -26,8 +28,10 @@ _FORMATS = get_args(AnswerFormat)
 _ANSWER_WIDTH = 40
 
 
-def solve(
-    question: Annotated[str, typer.Argument(help="What to solve.", show_default=False)],
+def solve(  # noqa: PLR0913 - one for each option
+    question: Annotated[
+        str | None, typer.Argument(help="What to solve, unless --problems.", show_default=False)
+    ] = None,
     strategy: Annotated[
         str, typer.Option(help="The strategy in its text form.", metavar="SPEC")
     ] = _STRATEGY,
@@ -43,11 +47,32 @@ def solve(
     answer_format: Annotated[
         str, typer.Option(help="How an answer is read out of a text.", metavar="|".join(_FORMATS))
     ] = "auto",
+    problems: Annotated[
+        Path | None, typer.Option(help="A file of questions, one on each line, or JSON lines.")
+    ] = None,
+    allocator: Annotated[
+        str | None,
+        typer.Option(help="What gives the budget away among --problems.", metavar="NAME"),
+    ] = None,
 ) -> None:
-    """Solve one question."""
-    problem = _problem(question, answer_format)
+    """Solve one question, or those of a file."""
     limits = parse_budget(budget)
     graph = parse(strategy)
+    if problems is not None:
+        if question is not None:
+            raise Fault("give a question or --problems, not both")
+        asked = read_problems(problems, _format(answer_format))
+        with engine_of(model) as engine:
+            outcomes = solve_problems(
+                asked, graph, limits, allocator=allocator, model=engine, seed=seed
+            )
+        show_outcomes(outcomes, is_json=json)
+        return
+    if allocator is not None:
+        raise Fault("--allocator shares a budget among the questions of --problems; name a file")
+    if question is None:
+        raise Fault("give a question, or a file of them by --problems; see `ttc solve --help`")
+    problem = _problem(question, answer_format)
     if seed is None:
         seed = secrets.randbits(32)  # few enough bits for every reader of JSON
     with engine_of(model) as engine, watching(limits.tokens) as watch:
@@ -61,17 +86,22 @@ def solve(
         raise Fault(fault)
 
 
-def _problem(question: str, answer_format: str) -> Problem:
+def _format(answer_format: str) -> AnswerFormat:
     if answer_format not in _FORMATS:
         known = ", ".join(_FORMATS)
         raise Fault(f"--answer-format: {answer_format!r} is none of {known}")
+    return cast("AnswerFormat", answer_format)
+
+
+def _problem(question: str, answer_format: str) -> Problem:
+    form = _format(answer_format)
     if not question.strip():
         raise Fault("the question is empty")
     try:
         question.encode()
     except UnicodeEncodeError:
         raise Fault("the question is no valid text in this terminal's encoding") from None
-    return Problem.ask(question, answer_format=cast("AnswerFormat", answer_format))
+    return Problem.ask(question, answer_format=form)
 
 
 @contextmanager
