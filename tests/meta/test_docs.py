@@ -9,6 +9,7 @@ import pytest
 from tests.meta.tree import ROOT
 from ttc import strategies
 from ttc.graph import Node
+from ttc.strategies.stopping import Rule
 from ttc.text_form import parse
 
 PAGES = [*sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md"]
@@ -52,11 +53,11 @@ def test_every_option_of_a_node_is_explained(node: type[Node]) -> None:
 
 
 def test_every_stop_rule_is_explained() -> None:
-    """In the section that they share."""
-    rules = [value for value in CLASSES if issubclass(value, strategies.StopRule)]
-    section = _section("Stop rules")
+    """In the section that they share, or on their page."""
+    rules = [value for value in CLASSES if issubclass(value, Rule)]
+    pages = _section("Stop rules") + (ROOT / "docs" / "stopping.md").read_text(encoding="utf-8")
 
-    assert [rule.__name__ for rule in rules if f"`{rule.__name__}`" not in section] == []
+    assert [rule.__name__ for rule in rules if f"`{rule.__name__}" not in pages] == []
 
 
 def test_every_strategy_on_a_command_line_is_valid() -> None:
