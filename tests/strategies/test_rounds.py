@@ -210,6 +210,6 @@ def test_rules_of_two_kinds_do_not_combine() -> None:
         (Deadline(seconds=1), EarlyExit()),
     ):
         with pytest.raises(GraphError, match="so they do not combine"):
-            first | second  # type: ignore[operator]
+            first | second
         with pytest.raises(GraphError, match="so they do not combine"):
-            second & first  # type: ignore[operator]
+            second & first
