@@ -17,7 +17,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test lint types sizes fast model bench pull clean
+.PHONY: help demo test lint types sizes fast model qwen bench pull clean
 
 help: ## what there is
 	@sed -n 's/^\([a-z]*\):.*## /make \1\t/p' $(MAKEFILE_LIST)
@@ -43,6 +43,9 @@ fast: $(VENV)/.test ## every test that needs no model
 model: $(VENV)/.test pull ## the tests that run a real model
 	$(PY) -m pytest -m model
 
+qwen: $(VENV)/.test ## Qwen's real models against transformers, those that lie among the models
+	$(PY) -m pytest -rs tests/engine/test_real_models.py tests/engine/test_splits.py -m model
+
 bench: $(VENV)/.demo pull ## how fast the engine is
 	$(PY) benchmarks/perf/engine.py
 
@@ -67,5 +70,5 @@ $(VENV)/.demo: pyproject.toml | $(VENV)/.torch-$(TORCH)
 	@touch $@
 
 $(VENV)/.test: pyproject.toml | $(VENV)/.torch-$(TORCH)
-	$(PY) -m pip install --editable '.[local,eval,dev]'
+	$(PY) -m pip install --editable '.[local,eval,verify,dev]'
 	@touch $(VENV)/.demo $@

@@ -5,6 +5,7 @@ It sees the right answers, so whatever it helps to choose is marked by `Outcome.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
@@ -55,5 +56,6 @@ class Oracle:
                 f"the oracle has no reference for the problem {problem.id!r}; it knows "
                 f"{len(self.references)} others, by the ids of their problems"
             )
-        grades = (self.grader(reference, candidate) for candidate in candidates)
+        # A grader may wait for a process that computes; the loop goes on meanwhile.
+        grades = await asyncio.to_thread(lambda: [self.grader(reference, c) for c in candidates])
         return tuple(replace(grade, verifier=self.name) for grade in grades)

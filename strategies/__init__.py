@@ -1,5 +1,6 @@
 """Strategies: the nodes that sample, verify, choose and combine, and the named graphs of them."""
 
+from ttc.strategies.abstain import Abstain
 from ttc.strategies.best import Best
 from ttc.strategies.best_of_n import BestOfN
 from ttc.strategies.cascade import Cascade, Confidence, confidence
@@ -22,6 +23,7 @@ from ttc.strategies.verify import Verify
 from ttc.strategies.vote import Vote
 
 __all__ = [
+    "Abstain",
     "AdaptiveConsistency",
     "AgreeingWindow",
     "AnytimeValid",

@@ -7,7 +7,7 @@ Cost: nothing.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from statistics import pstdev
 from typing import ClassVar
@@ -25,7 +25,8 @@ __all__ = ["Best", "best_of", "gain"]
 class Best(Node):
     """Picks the highest score; ties go to the earliest launched.
 
-    Only candidates with an answer are eligible, and a candidate without a score never wins.
+    Only candidates with an answer are eligible, and a candidate without a score never wins. A score
+    that is a probability, as a calibrated one, becomes its confidence.
     """
 
     gives: ClassVar[Port] = Port("finished", "one")
@@ -74,7 +75,7 @@ class Best(Node):
             return
         name = self._name(eligible)
         try:
-            yield best_of(eligible, name)
+            yield _sure(best_of(eligible, name), name)
         except VerifierError:
             scope.decide("no_finite_score", num_samples=len(seen), score=name)
 
@@ -97,6 +98,12 @@ def gain(values: Sequence[float], num_samples: int, top: float | None) -> float:
 
 def _is_eligible(candidate: Candidate) -> bool:
     return candidate.status in ("finished", "truncated") and candidate.key is not None
+
+
+def _sure(candidate: Candidate, name: str) -> Candidate:
+    """The candidate with its score as its confidence, where that is a probability."""
+    score = candidate.scores[name]
+    return replace(candidate, confidence=score.value) if score.is_probability else candidate
 
 
 def best_of(candidates: Sequence[Candidate], name: str) -> Candidate:

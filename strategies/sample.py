@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, fields
 from itertools import count
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, get_args
 
 from ttc.graph import Cost, Flow, Node, Port, is_count
 from ttc.ports import Scope, Stream
-from ttc.types import Branch, Budget, Candidate, Sampling, Tail
+from ttc.types import Branch, Budget, Candidate, Order, Sampling, Tail
 
 __all__ = ["Sample"]
 
@@ -51,6 +51,8 @@ class Sample(Node):
     ahead: int | None = None
     """Forks in flight at once; `None` is all of them, or 16 where nothing but the budget bounds
     them. It is a part of the strategy."""
+    order: Order = "launch"
+    """`launch`, or `arrival`: as they end. That favours short ones, and depends on timing."""
     role: str = "policy"
 
     @property
@@ -81,6 +83,8 @@ class Sample(Node):
             self.sampling()
         except (TypeError, ValueError) as error:
             faults.append(str(error))
+        if self.order not in get_args(Order):
+            faults.append(f"order is launch or arrival, not {self.order!r}")
         return faults + _text_faults(self.until, self.tail, self.role)
 
     def flow(self, given: Flow) -> Flow:
@@ -125,7 +129,7 @@ class Sample(Node):
             ahead = ahead or _AHEAD
             if all(getattr(scope.remaining, f.name) is None for f in fields(Budget)):
                 raise ValueError("n='budget' samples until a limit ends it, and there is no limit")
-        async for candidate in scope.map(draw, forks(), ahead=ahead):
+        async for candidate in scope.map(draw, forks(), ahead=ahead, order=self.order):
             yield candidate
 
     def _start(self, candidate: Candidate, scope: Scope) -> Branch:

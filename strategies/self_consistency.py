@@ -8,6 +8,7 @@ Cost: n calls, the prompt once.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Literal
 
 from ttc.graph import Node
 from ttc.strategies.named import NamedGraph
@@ -27,10 +28,12 @@ class SelfConsistency(NamedGraph):
     max_tokens: int = 512
     stop: StopRule = field(default_factory=CannotBeOvertaken)
     ahead: int | None = None
+    equivalence: Literal["key", "symbolic"] = "key"
+    """When two answers are one; see `Vote`."""
 
     def expand(self) -> Node:
         """The graph that it stands for."""
         sample = Sample(
             n=self.n, temperature=self.temperature, max_tokens=self.max_tokens, ahead=self.ahead
         )
-        return sample >> Vote(stop=self.stop)
+        return sample >> Vote(stop=self.stop, equivalence=self.equivalence)

@@ -120,7 +120,7 @@ class CannotBeOvertaken(StopRule):
     """Stops once no rival can overtake the leader: the same answer as the whole vote, for less.
 
     The lead must be larger than everything that the remaining samples can weigh. Where nothing
-    bounds how many may come, it never stops.
+    bounds how many may come, or two answers could not be compared, it never stops.
     """
 
     def __call__(self, tally: Tally) -> bool:
@@ -128,6 +128,8 @@ class CannotBeOvertaken(StopRule):
         ranked, remaining = tally.ranking(), tally.num_remaining
         if not ranked or remaining is None:
             return False
+        if not tally.is_settled and remaining > 0:
+            return False  # two rivals may turn out to be one
         if tally.weighted and not tally.is_weighted and remaining > 0:
             return False  # the first score to come decides what a vote weighs
         runner_up = ranked[1][1] if len(ranked) > 1 else 0.0

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Mapping
 
+from ttc.answers import Classes, Verdict
 from ttc.types import Candidate
 
 __all__ = ["Tally"]
@@ -12,8 +13,9 @@ __all__ = ["Tally"]
 class Tally:
     """Votes by answer, in launch order.
 
-    A candidate without an answer never votes, and counts among the samples. Candidates are told
-    apart by their calls, so a copy of one does not vote again.
+    Answers are one where their keys are, or where verdicts that came with them say so. A candidate
+    without an answer never votes, and counts among the samples. Candidates are told apart by their
+    calls, so a copy of one does not vote again.
     """
 
     def __init__(
@@ -30,29 +32,41 @@ class Tally:
         """Samples that have come, those without an answer included."""
         self.num_unscored = 0
         """Votes whose weight is unknown; they count as 0 as long as any vote has a weight."""
-        self.sequence: list[Hashable] = []
-        """The answer of each sample, in launch order; `None` for one that does not vote."""
+        self._sequence: list[Hashable] = []
         self.largest_weight = 1.0
         """The most that one vote can weigh."""
         self.weighted = weighted
         self.at_most = at_most
         self._by = by
+        self._classes = Classes()
         self._seen: set[object] = set()
         self._first: dict[Hashable, Candidate] = {}
         self._counts: dict[Hashable, int] = {}
         self._weights: dict[Hashable, float] = {}
 
-    def add(self, candidate: Candidate) -> None:
-        """Counts one sample."""
+    def rivals(self, candidate: Candidate) -> list[Candidate]:
+        """The first candidate of each other key, where the candidate votes and brings a new one."""
+        if candidate.key in self._first or not _votes(candidate):
+            return []
+        return list(self._first.values())
+
+    def add(self, candidate: Candidate, verdicts: Mapping[Hashable, Verdict] | None = None) -> None:
+        """Counts one sample.
+
+        Args:
+            candidate: the sample.
+            verdicts: whether the keys of its `rivals` are equal to its own; none are by default.
+        """
         identity = candidate.branch.call or candidate.branch
         if identity in self._seen:
             return
         self._seen.add(identity)
         self.num_samples += 1
-        if candidate.key is None or candidate.status not in ("finished", "truncated"):
-            self.sequence.append(None)
+        if not _votes(candidate):
+            self._sequence.append(None)
             return
-        self.sequence.append(candidate.key)
+        self._sequence.append(candidate.key)
+        self._classes.add(candidate.key, verdicts or {})
         self._first.setdefault(candidate.key, candidate)
         self._counts[candidate.key] = self._counts.get(candidate.key, 0) + 1
         score = candidate.scores.get(self._by or next(iter(candidate.scores), ""))
@@ -70,28 +84,51 @@ class Tally:
         return self.weighted and self.num_unscored < sum(self._counts.values())
 
     @property
+    def is_settled(self) -> bool:
+        """Whether the votes for two answers can no longer turn out to be for one."""
+        return self._classes.is_settled
+
+    @property
     def num_remaining(self) -> int | None:
         """Samples that may still come; `None` where that is unknown."""
         return None if self.at_most is None else max(0, self.at_most - self.num_samples)
 
     def ranking(self) -> list[tuple[Candidate, float]]:
         """Each answer's first candidate and its votes or weight, best first, then by launch."""
-        votes = self._weights if self.is_weighted else self._counts
-        ranked = sorted(self._first, key=lambda key: -votes[key])  # sorting is stable: launch order
+        votes = self._by_class(self._weights if self.is_weighted else self._counts)
+        ranked = sorted(votes, key=lambda key: -votes[key])  # sorting is stable: launch order
         return [(self._first[key], float(votes[key])) for key in ranked]
 
     def votes(self) -> Iterator[tuple[Candidate, int]]:
         """The first candidate of each answer with its number of votes, in launch order."""
-        for key, candidate in self._first.items():
-            yield candidate, self._counts[key]
+        for key, count in self._by_class(self._counts).items():
+            yield self._first[key], int(count)
 
     def share(self, candidate: Candidate) -> float | None:
         """The part of all samples that agree with a candidate; `None` of a single sample."""
         if self.num_samples < 2:
             return None
-        return self._counts.get(candidate.key, 0) / self.num_samples
+        key = self._classes.of(candidate.key)
+        return self._by_class(self._counts).get(key, 0) / self.num_samples
+
+    @property
+    def sequence(self) -> list[Hashable]:
+        """The answer of each sample, in launch order; `None` for one that does not vote."""
+        return [None if key is None else self._classes.of(key) for key in self._sequence]
 
     def leading_share(self) -> float | None:
         """The share of the candidate that leads now; `None` where none does, or of one sample."""
         ranked = self.ranking()
         return self.share(ranked[0][0]) if ranked else None
+
+    def _by_class(self, votes: Mapping[Hashable, float]) -> dict[Hashable, float]:
+        """Votes by the first key of each class, in launch order."""
+        whole: dict[Hashable, float] = {}
+        for key, vote in votes.items():
+            first = self._classes.of(key)
+            whole[first] = whole.get(first, 0) + vote
+        return whole
+
+
+def _votes(candidate: Candidate) -> bool:
+    return candidate.key is not None and candidate.status in ("finished", "truncated")

@@ -2,18 +2,22 @@
 
 Source: Wang et al. 2022 (arXiv 2203.11171), equation of section 2: argmax_a sum_i 1[a_i = a]. The
 weighted form sums scores instead: Snell et al. 2024 (arXiv 2408.03314), best-of-N weighted.
-Differs: answers are compared by canonical key, not by text; a sample without an answer never votes.
-Cost: nothing.
+Differs: answers are compared by canonical key, and by symbolic equivalence where that is asked for,
+not by text; a sample without an answer never votes.
+Cost: nothing; with symbolic equivalence, milliseconds for each pair of answers that keys leave
+open.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field, replace
-from typing import ClassVar
+from importlib.util import find_spec
+from typing import ClassVar, Literal
 
 from ttc.graph import Flow, Node, Port
 from ttc.ports import Scope, Stream
+from ttc.registry import install_hint
 from ttc.strategies.stopping import Exhausted, LimitRule, StopRule
 from ttc.strategies.stopping_votes import leads
 from ttc.strategies.tally import Tally
@@ -41,6 +45,10 @@ class Vote(Node):
     """When the vote is decided before the last sample."""
     limit: LimitRule | None = None
     """When it has cost enough."""
+    equivalence: Literal["key", "symbolic"] = "key"
+    """When two answers are one. By `key`: numbers of one value, and expressions of the same parts
+    in any order and spelling, as `0.5` and `1/2`. `symbolic` also joins what algebra finds equal,
+    as `(x+1)^2` and `x^2+2x+1`; what it cannot decide stays apart."""
 
     def faults(self, given: Flow) -> list[str]:
         """A rule that is none; weights that do not exist, are ambiguous, or have no bounds."""
@@ -51,6 +59,7 @@ class Vote(Node):
             faults.append(f"{self.stop!r} counts votes, so it cannot end a weighted vote")
         if not isinstance(self.limit, LimitRule | None):
             faults.append(f"limit={self.limit!r} is no limit; pass Deadline(seconds=10), say")
+        faults += self._equivalence_faults()
         if not self.weighted:
             return faults + (["by names a score, but the vote is not weighted"] if self.by else [])
         score, fault = which_score(self.by, given)
@@ -64,6 +73,13 @@ class Vote(Node):
             )
         return faults
 
+    def _equivalence_faults(self) -> list[str]:
+        if self.equivalence not in ("key", "symbolic"):
+            return [f"equivalence is 'key' or 'symbolic', not {self.equivalence!r}"]
+        if self.equivalence == "symbolic" and find_spec("sympy") is None:
+            return [f"symbolic equivalence needs sympy: {install_hint('verify')}"]
+        return []
+
     async def run(
         self, candidates: Stream[Candidate], scope: Scope
     ) -> AsyncGenerator[Candidate, None]:
@@ -71,7 +87,11 @@ class Vote(Node):
         tally = Tally(weighted=self.weighted, by=self.by, at_most=candidates.at_most)
         usage = Usage()
         async for candidate in candidates:
-            tally.add(candidate)
+            rivals = tally.rivals(candidate) if self.equivalence == "symbolic" else []
+            pairs = [(candidate, rival) for rival in rivals]
+            verdicts = await scope.equivalent(pairs) if pairs else ()
+            keys = (rival.key for rival in rivals)
+            tally.add(candidate, dict(zip(keys, verdicts, strict=True)))
             usage += candidate.usage
             rule = self._ended_by(tally, usage, scope) if tally.num_remaining != 0 else None
             if rule is not None:

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from ttc.control import Control
 from ttc.errors import (
     BudgetExceeded,
     ContextOverflow,
@@ -10,6 +11,7 @@ from ttc.errors import (
     ModelFileError,
     NodeError,
     PriceError,
+    Revoked,
     SandboxError,
     SettingsError,
     TTCError,
@@ -17,13 +19,25 @@ from ttc.errors import (
 )
 from ttc.graph import Node, node
 from ttc.solve import asolve, asolve_many, solve, solve_many
-from ttc.types import Budget, Candidate, Message, Outcome, Problem, Sampling, Score, Tail, Usage
+from ttc.types import (
+    Budget,
+    Candidate,
+    Message,
+    Outcome,
+    Problem,
+    Sampling,
+    Score,
+    Tail,
+    ToolCall,
+    Usage,
+)
 
 __all__ = [
     "Budget",
     "BudgetExceeded",
     "Candidate",
     "ContextOverflow",
+    "Control",
     "EngineError",
     "GraphError",
     "Message",
@@ -33,12 +47,14 @@ __all__ = [
     "Outcome",
     "PriceError",
     "Problem",
+    "Revoked",
     "Sampling",
     "SandboxError",
     "Score",
     "SettingsError",
     "TTCError",
     "Tail",
+    "ToolCall",
     "Usage",
     "VerifierError",
     "asolve",

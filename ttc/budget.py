@@ -20,7 +20,7 @@ from itertools import takewhile
 from typing import Any, Literal
 
 from ttc.division import Division
-from ttc.errors import BudgetExceeded
+from ttc.errors import BudgetExceeded, Revoked, TTCError
 from ttc.prompt_tree import PromptTree
 from ttc.resources import LOGICAL, MEASURED, RESERVED, UNITS, in_units, shares
 from ttc.types import Branch, Budget
@@ -31,6 +31,7 @@ __all__ = [
     "RESERVED",
     "Account",
     "Division",
+    "Gate",
     "Ticket",
     "in_units",
     "shares",
@@ -64,7 +65,7 @@ class Ticket:
         """The resource whose limit left less than the worst case."""
         self.division: Division | None = None
         """What the reservation is divided into, where it is."""
-        self.on_revoked: Callable[[BudgetExceeded], None] = self.cancel
+        self.on_revoked: Callable[[Revoked], None] = self.cancel
         """What ends its call, where a limit was lowered below what is reserved."""
         self._need, self._floor = need, need if floor is None else floor
         self._prompt, self._price = prompt, price
@@ -72,7 +73,7 @@ class Ticket:
         holds = [r for r, n in (*need.items(), *self._priced.items()) if n > 0]
         self.resources = tuple(dict.fromkeys((*holds, "tokens") if prompt else holds))
         """What it may hold some of."""
-        self._refusal: BudgetExceeded | None = None
+        self._refusal: TTCError | None = None
         self._turn: asyncio.Future[None] | None = None
 
     async def admitted(self) -> None:
@@ -107,10 +108,10 @@ class Ticket:
                 raise ValueError(f"{self.path} used {amount} {resource} of {granted} granted")
         self.close(used)
 
-    def cancel(self, refusal: BudgetExceeded | None = None) -> None:
-        """Gives everything back; who waits for admission is refused, or cancelled with it."""
+    def cancel(self, reason: TTCError | None = None) -> None:
+        """Gives everything back; who waits for admission is given the reason, or cancelled."""
         if self.state != "closed":
-            self._refusal = refusal
+            self._refusal = reason
             self.close({})
 
     def need(self) -> dict[str, int]:
@@ -147,6 +148,14 @@ class Ticket:
         for account in self.account.ancestry():
             for resource, amount in self.granted.items():
                 account.reserved[resource] += amount
+
+    def take(self, resource: str, amount: int) -> None:
+        """Reserves what it needs of a resource that had no limit when it opened."""
+        self.granted[resource] = amount
+        self.resources = (*self.resources, resource)
+        for account in self.account.ancestry():
+            account.reserved[resource] += amount
+        self.account.root.enter(self, resource)
 
     def give_back(self, resource: str, amount: int) -> None:
         """Gives a part of the reservation back before the end."""
@@ -201,6 +210,10 @@ class _Lines:
         for resource in ticket.resources:
             self._live[resource][ticket] = self._waiting[resource][ticket] = None
 
+    def hold(self, ticket: Ticket, resource: str) -> None:
+        """It holds some of one more resource."""
+        self._live[resource][ticket] = None
+
     def admit(self, ticket: Ticket) -> None:
         """It waits no longer."""
         for resource in ticket.resources:
@@ -231,11 +244,36 @@ class _Lines:
 
     def last(self, resource: str) -> Ticket | None:
         """The call that was launched last and has not ended."""
-        return next((t for t in reversed(self._live[resource]) if t.division is None), None)
+        for ticket in reversed(self._live[resource]):
+            if ticket.division is None:
+                return ticket
+        return None
 
     def is_empty(self) -> bool:
         """Whether all have ended."""
         return not any(self._live.values())
+
+
+class Gate:
+    """Holds back every call that has not started, in all accounts of a run."""
+
+    def __init__(self) -> None:
+        self.is_closed = False
+        self._behind: dict[Account, None] = {}
+
+    def hold(self, is_held: bool) -> None:
+        """Closes it, or opens it and lets those behind it look again."""
+        self.is_closed = is_held
+        if not is_held:
+            behind, self._behind = self._behind, {}
+            for account in behind:
+                account.advance()
+
+    def stops(self, account: Account) -> bool:
+        """Whether an account's calls have to wait."""
+        if self.is_closed:
+            self._behind[account] = None
+        return self.is_closed
 
 
 class Account:
@@ -248,8 +286,12 @@ class Account:
         self.spent = dict.fromkeys(RESERVED, 0)
         """By resource; dollars in trillionths, so that nothing is ever rounded."""
         self.reserved = dict.fromkeys(RESERVED, 0)
+        self.gate: Gate = parent.gate if parent else Gate()
+        """What a pause closes; one for a whole run."""
         self.contended: set[str] = set()
         """Resources that nodes drew on side by side, so that launch order may follow timing."""
+        self.divisions: dict[Division, None] = {}
+        """Those that have not ended, in all accounts of its tree; for the top account."""
         self._lines = _Lines()
         self._askers: dict[str, dict[tuple[Account, str], None]] = {r: {} for r in RESERVED}
 
@@ -276,12 +318,15 @@ class Account:
 
     def room(self, resource: str) -> int | None:
         """What can still be reserved, here and above; `None` where nothing limits it."""
-        rooms = [
-            limit - account.spent[resource] - account.reserved[resource]
-            for account in self.ancestry()
-            if (limit := account._limits.get(resource)) is not None
-        ]
-        return min(rooms, default=None)
+        least: int | None = None
+        account: Account | None = self
+        while account is not None:
+            limit = account._limits.get(resource)
+            if limit is not None:
+                room = limit - account.spent[resource] - account.reserved[resource]
+                least = room if least is None else min(least, room)
+            account = account.parent
+        return least
 
     @property
     def remaining(self) -> dict[str, Any]:
@@ -341,8 +386,9 @@ class Account:
             ticket.cancel()
             raise
         division = Division(ticket, [Account(Budget()) for _ in parties])
+        self.root.divisions[division] = None
         for account in division.accounts:
-            account.contended = self.root.contended
+            account.contended, account.gate = self.root.contended, self.root.gate
         for resource, amount in list(ticket.granted.items()):
             spender = resource if resource in LOGICAL else "calls"
             weights = [int(spender in party) for party in (*parties, beside)]
@@ -359,6 +405,8 @@ class Account:
         For the top account of its tree. What a call has spent when it is ended stays spent.
         """
         for resource, limit in self._limits.items():
+            for division in self.divisions:
+                division.hold(resource)
             for ticket in self._lines.newest_first(resource):
                 over = self.spent[resource] + self.reserved[resource] - limit
                 if over <= 0:
@@ -366,9 +414,12 @@ class Account:
                 if ticket.division is not None:
                     ticket.division.lower(resource, min(over, ticket.granted[resource]))
                     continue
-                allowed = in_units(resource, limit)
-                ticket.on_revoked(BudgetExceeded(resource, needed=0, remaining=0, limit=allowed))
+                ticket.on_revoked(Revoked(resource, limit=in_units(resource, limit)))
         self.advance()
+
+    def enter(self, ticket: Ticket, resource: str) -> None:
+        """Gives an open ticket a place in the line of one more resource."""
+        self._lines.hold(ticket, resource)
 
     def forget(self, ticket: Ticket) -> None:
         """Takes a closed ticket out of the lines and lets those behind it move up."""
@@ -389,12 +440,16 @@ class Account:
 
     def advance(self) -> None:
         """Wakes those whose turn has come."""
+        if self.gate.stops(self):
+            return
         for ticket in self._lines.heads():
             if self._verdict(ticket) is not None:
                 ticket.wake()
 
     def decide(self, ticket: Ticket) -> None:
         """Opens, shrinks or refuses a waiting ticket if its turn has come."""
+        if self.gate.stops(self):
+            return
         verdict = self._verdict(ticket) if self._lines.is_head(ticket) else None
         if isinstance(verdict, BudgetExceeded):
             ticket.cancel(verdict)

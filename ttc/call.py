@@ -16,7 +16,15 @@ from typing import Any, TypeVar
 
 from ttc.budget import Account, Ticket
 from ttc.demands import measuring
-from ttc.errors import BudgetExceeded, ContextOverflow, EngineError, NodeError, VerifierError
+from ttc.errors import (
+    BudgetExceeded,
+    ContextOverflow,
+    EngineError,
+    NodeError,
+    SandboxError,
+    TTCError,
+    VerifierError,
+)
 from ttc.journal import derive_seed, fingerprint
 from ttc.meter import Meter
 from ttc.ports import Generation, Request, Scope, Verifier, parts_of
@@ -80,7 +88,7 @@ class Call:
         self._generation: Generation | None = None
         self._arrival: asyncio.Future[Branch] | None = None
         self.turn: asyncio.Future[int] | None = None
-        self._refusal: BudgetExceeded | None = None
+        self._refusal: TTCError | None = None
         self._meter = Meter(self._engine, run.prices.get(plan.branch.role))
         self._allowed = 0  # output tokens of the request that is running
         self._produced = 0
@@ -133,11 +141,12 @@ class Call:
         self._settle(ticket, branch.finish_reason)
         return branch
 
-    def abort(self, refusal: BudgetExceeded | None = None) -> None:
+    def abort(self, reason: TTCError | None = None) -> None:
         """Ends it in this tick: the engine stops, what was spent is booked, the rest comes back."""
         if self._done:
             return
-        self._refusal = refusal
+        self._refusal = reason
+        refusal = reason if isinstance(reason, BudgetExceeded) else None
         if self._generation is not None:
             self._count(self._stopped(self._generation))
         ticket = self._ticket
@@ -146,10 +155,10 @@ class Call:
             self._settle(ticket, "cancelled")
         else:
             if ticket is not None:
-                ticket.cancel(refusal)
+                ticket.cancel(reason)
             self._end({"refused": refusal.resource if refusal else "cancelled"})
-        interrupt(self.turn, refusal)
-        interrupt(self._arrival, refusal)
+        interrupt(self.turn, reason)
+        interrupt(self._arrival, reason)
 
     def discard(self) -> None:
         """Labels what it had spent as cancelled, since a stop came before anyone used it."""
@@ -336,7 +345,7 @@ class VerifierCall:
         self._run, self._account, self._candidates = run, account, candidates
         self._usage = Usage()
         self._admitted = self._done = False
-        self._refusal: BudgetExceeded | None = None
+        self._refusal: TTCError | None = None
         self._started = run.clock.now()
         self._ticket: Ticket | None = None
         self._arrival: asyncio.Future[tuple[Score, ...]] | None = None
@@ -370,25 +379,28 @@ class VerifierCall:
             if not self._done:
                 self._end({"refused": refusal.resource})
             raise
+        except EngineError as by_hand:
+            return self._unknown(verifier, str(by_hand))
         except BaseException:
             self.abort()
             raise
         self._end({"scores": tuple(score.value for score in scores)})
         return scores
 
-    def abort(self, refusal: BudgetExceeded | None = None) -> None:
+    def abort(self, reason: TTCError | None = None) -> None:
         """Ends it in this tick, with all that the verifier had started."""
         if self._done:
             return
-        self._refusal = refusal
+        self._refusal = reason
+        refusal = reason if isinstance(reason, BudgetExceeded) else None
         if self._admitted:
             self._run.cut = True
             self._end({"cut": True})
         else:
             if self._ticket is not None:
-                self._ticket.cancel(refusal)
+                self._ticket.cancel(reason)
             self._end({"refused": refusal.resource if refusal else "cancelled"})
-        interrupt(self._arrival, refusal)
+        interrupt(self._arrival, reason)
 
     def discard(self) -> None:
         """Ends it, and labels what the verifier asked of engines as cancelled."""
@@ -408,7 +420,7 @@ class VerifierCall:
                 replace(score, verifier=verifier.name, range=verifier.range, call=self.key)
                 for score in raw
             )
-        except (BudgetExceeded, NodeError):
+        except (BudgetExceeded, NodeError, SandboxError):
             raise
         except asyncio.CancelledError:
             if self._done:
@@ -477,12 +489,12 @@ def deliver(
     return lambda future: post(loop, receive, future)
 
 
-def interrupt(arrival: asyncio.Future[Any] | None, refusal: BudgetExceeded | None) -> None:
+def interrupt(arrival: asyncio.Future[Any] | None, reason: TTCError | None) -> None:
     """Ends the wait for an arrival that will not come."""
     if arrival is None or arrival.done():
         return
-    if refusal is None:
+    if reason is None:
         arrival.cancel()
     else:
-        arrival.set_exception(refusal)
+        arrival.set_exception(reason)
         arrival.exception()  # whoever waits sees it; if nobody does, nobody needs a warning

@@ -3,6 +3,7 @@
     TTCError
     ├── GraphError
     ├── BudgetExceeded
+    │   └── Revoked
     ├── EngineError
     │   ├── ContextOverflow
     │   └── ModelFileError
@@ -31,6 +32,7 @@ __all__ = [
     "ModelFileError",
     "NodeError",
     "PriceError",
+    "Revoked",
     "SandboxError",
     "SettingsError",
     "TTCError",
@@ -64,6 +66,15 @@ class BudgetExceeded(TTCError):
             f"{resource}: a call needs at least {needed:g} and {remaining:g} of {limit:g} is left; "
             f"raise the budget's {resource} or ask for less"
         )
+
+
+class Revoked(BudgetExceeded):
+    """What somebody ended by hand, by lowering a limit or by cancelling a run; no fault."""
+
+    def __init__(self, resource: str = "cancelled", *, limit: float = 0) -> None:
+        super().__init__(resource, needed=0, remaining=0, limit=limit)
+        lowered = f"the limit of {resource} was lowered to {limit:g} while the call ran"
+        self.args = ("the run was cancelled" if resource == "cancelled" else lowered,)
 
 
 class EngineError(TTCError):

@@ -101,7 +101,7 @@ class Node(ABC):
     @property
     def name(self) -> str:
         """What its path calls it: the class name in snake_case."""
-        return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", type(self).__name__).lower()
+        return snake_case(type(self).__name__)
 
     @property
     def roles(self) -> frozenset[str]:
@@ -391,6 +391,11 @@ def node(
 def label(index: int, part: Node) -> str:
     """A part's step in a path: its place and its name, `0.sample`."""
     return f"{index}.{part.name}" if part.name else str(index)
+
+
+def snake_case(name: str) -> str:
+    """A class's name as paths and texts have it: `BestOfN` is `best_of_n`."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
 
 
 def is_count(value: object) -> bool:

@@ -28,6 +28,7 @@ from ttc.types import (
     Candidate,
     Chunk,
     Logprobs,
+    Order,
     Problem,
     Sampling,
     Score,
@@ -37,6 +38,10 @@ from ttc.types import (
 
 if TYPE_CHECKING:
     from ttc.graph import Flow, Node
+    from ttc.sandbox.execution import Execution
+    from ttc.sandbox.extraction import Completion
+    from ttc.sandbox.forms import Tests
+    from ttc.sandbox.limits import Limits
 
 __all__ = [
     "Capabilities",
@@ -410,6 +415,33 @@ class Scope(Protocol):
         A verifier that fails gives unknown scores, with the reason as evidence.
         """
 
+    async def execute(
+        self,
+        program: str | Completion,
+        tests: Tests | None = None,
+        *,
+        limits: Limits | None = None,
+    ) -> Execution:
+        """Runs code that nobody has read, in a jail, against tests or alone; see `SECURITY.md`.
+
+        Args:
+            program: code, or a completion to take it from.
+            tests: in one of the forms of `ttc.sandbox.forms`.
+            limits: what it may use.
+
+        Raises:
+            SandboxError: no jail holds here, and the run did not ask to do without.
+        """
+
+    async def equivalent(
+        self, pairs: Sequence[tuple[Candidate, Candidate]]
+    ) -> tuple[bool | None, ...]:
+        """Whether the answers of each pair are equal; `None` where that could not be decided.
+
+        What needs computer algebra is computed in a jailed process, under limits. Where a limit
+        acted, the outcome names it among what made the result depend on timing.
+        """
+
     def finish(self, candidate: Candidate, branch: Branch) -> Candidate:
         """The candidate that `branch` makes of `candidate`: text, answer, status and usage."""
 
@@ -419,8 +451,12 @@ class Scope(Protocol):
         items: AsyncIterator[Any],
         *,
         ahead: int | None,
+        order: Order = "launch",
     ) -> Stream[U]:
         """Runs `work(item, launch index)` on up to `ahead` items at once, and keeps launch order.
+
+        With `order="arrival"` results come as they end. The outcome then depends on timing, and
+        says so; short results come first, so whoever counts them is biased to short ones.
 
         `None` runs as far ahead as there are items. A refused item drops out and ends the
         launching, and with it whatever was launched after it; a deadline lets through what has

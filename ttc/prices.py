@@ -18,14 +18,12 @@ run with a limit on dollars refuses to start with it.
 from __future__ import annotations
 
 import datetime
-import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from decimal import ROUND_CEILING, Decimal
 from pathlib import Path
 from typing import Any
 
-from ttc.config import config_file
 from ttc.errors import PriceError
 from ttc.ports import Engine
 from ttc.types import Budget
@@ -91,6 +89,9 @@ class Prices:
     def __init__(self, prices: Iterable[Price] = ()) -> None:
         self._prices = tuple(prices)
 
+    def __iter__(self) -> Iterator[Price]:
+        return iter(self._prices)
+
     @classmethod
     def read(cls, path: Path) -> Prices:
         """The prices of a file.
@@ -99,15 +100,30 @@ class Prices:
             PriceError: the file cannot be read, or an entry is wrong.
         """
         try:
-            content = tomllib.loads(path.read_text(encoding="utf-8"), parse_float=Decimal)
-        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+            text = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
             raise PriceError(f"{path} cannot be read: {error}") from error
+        return cls.parse(text, str(path))
+
+    @classmethod
+    def parse(cls, text: str, source: str) -> Prices:
+        """The prices of a text.
+
+        Raises:
+            PriceError: it is no TOML, or an entry is wrong; names the source.
+        """
+        import tomllib
+
+        try:
+            content = tomllib.loads(text, parse_float=Decimal)
+        except tomllib.TOMLDecodeError as error:
+            raise PriceError(f"{source} cannot be read: {error}") from error
         if unknown := sorted(set(content) - {"price"}):
-            raise PriceError(f"{path}: {unknown[0]!r} is unknown; write [[price]] for each entry")
+            raise PriceError(f"{source}: {unknown[0]!r} is unknown; write [[price]] for each entry")
         entries = content.get("price", [])
         if not isinstance(entries, list):
-            raise PriceError(f"{path}: write [[price]], with two brackets, for each entry")
-        return cls(_entry(path, entry) for entry in entries)
+            raise PriceError(f"{source}: write [[price]], with two brackets, for each entry")
+        return cls(_entry(source, entry) for entry in entries)
 
     @classmethod
     def of_the_user(cls) -> Prices:
@@ -123,6 +139,8 @@ class Prices:
 
 def prices_file() -> Path:
     """Where the user's prices lie, or would lie."""
+    from ttc.config import config_file  # reads folders of the user: not at import
+
     return config_file().with_name("prices.toml")
 
 
@@ -152,12 +170,12 @@ def check_limits(
             )
 
 
-def _entry(path: Path, entry: Mapping[str, Any]) -> Price:
+def _entry(source: str, entry: Mapping[str, Any]) -> Price:
     known = {f.name for f in fields(Price)}
     needed = known - {"cached_input"}
     wrong = sorted(set(entry) - known)
     missing = sorted(needed - set(entry))
     if wrong or missing:
         fault = f"{wrong[0]!r} is unknown" if wrong else f"{missing[0]} is missing"
-        raise PriceError(f"{path}: in the price of {entry.get('model', 'a model')}, {fault}")
+        raise PriceError(f"{source}: in the price of {entry.get('model', 'a model')}, {fault}")
     return Price(**entry)

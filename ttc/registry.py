@@ -1,7 +1,8 @@
 """Names to things: the one core module that knows the rooms, and imports them only when asked.
 
 Built-in names come from here. Third parties add theirs by the entry points `ttc.nodes`,
-`ttc.verifiers` and `ttc.engines`; a built-in name wins, and a clash is an error that names both.
+`ttc.verifiers`, `ttc.checks` and `ttc.engines`; a built-in name wins, and a clash is an error that
+names both.
 """
 
 from __future__ import annotations
@@ -54,6 +55,11 @@ _BUILT_IN: Mapping[str, Mapping[str, str]] = {
         "share": "ttc.strategies:Share",
         "confidence": "ttc.strategies:confidence",
         "tail": "ttc.types:Tail",
+        "abstain": "ttc.strategies:Abstain",
+        "conformal": "ttc.verifiers:Conformal",
+        "isotonic": "ttc.verifiers:Isotonic",
+        "platt": "ttc.verifiers:Platt",
+        "rates": "ttc.verifiers:Rates",
     },
     "allocators": {
         "uniform": "ttc.allocate:Uniform",
@@ -64,20 +70,48 @@ _BUILT_IN: Mapping[str, Mapping[str, str]] = {
         "shadow_price": "ttc.allocate:ShadowPrice",
     },
     "verifiers": {
+        "answer_probability": "ttc.verifiers:AnswerProbability",
+        "ask_back": "ttc.verifiers:AskBack",
+        "bayes": "ttc.verifiers:Bayes",
+        "bayes_vote": "ttc.verifiers:BayesVote",
+        "calibrated": "ttc.verifiers:Calibrated",
+        "constraint": "ttc.verifiers:Constraint",
+        "code_t": "ttc.verifiers:CodeT",
+        "entropy": "ttc.verifiers:Entropy",
+        "exact": "ttc.verifiers:Exact",
+        "first_decided": "ttc.verifiers:FirstDecided",
+        "gate": "ttc.verifiers:Gate",
+        "group_confidence": "ttc.verifiers:GroupConfidence",
+        "json_schema": "ttc.verifiers:JsonSchema",
         "judge": "ttc.verifiers:Judge",
+        "length": "ttc.verifiers:Length",
+        "mean_logprob": "ttc.verifiers:MeanLogprob",
         "outcome_reward_model": "ttc.verifiers:OutcomeRewardModel",
         "pairwise_judge": "ttc.verifiers:PairwiseJudge",
+        "perplexity": "ttc.verifiers:Perplexity",
         "process_reward_model": "ttc.verifiers:ProcessRewardModel",
+        "product": "ttc.verifiers:Product",
+        "rank": "ttc.verifiers:Rank",
+        "regex": "ttc.verifiers:Regex",
         "rollout_value": "ttc.verifiers:RolloutValue",
+        "round_trip": "ttc.verifiers:RoundTrip",
+        "self_certainty": "ttc.verifiers:SelfCertainty",
         "self_verify": "ttc.verifiers:SelfVerify",
+        "semantic_entropy": "ttc.verifiers:SemanticEntropy",
+        "sequence_logprob": "ttc.verifiers:SequenceLogprob",
         "sequence_probability": "ttc.verifiers:SequenceProbability",
+        "surprisal": "ttc.verifiers:Surprisal",
+        "tail_entropy": "ttc.verifiers:TailEntropy",
         "tournament": "ttc.verifiers:Tournament",
+        "weighted_sum": "ttc.verifiers:WeightedSum",
+        "unit_tests": "ttc.verifiers:UnitTests",
     },
+    "checks": {},
 }
 
 
 def lookup(group: str, name: str) -> Any:
-    """What a name stands for in a group: `nodes`, `verifiers` or `allocators`.
+    """What a name stands for in a group: `nodes`, `verifiers`, `checks` or `allocators`.
 
     Raises:
         KeyError: nobody has registered the name; the message lists the names that there are.
@@ -124,8 +158,14 @@ def load_allocator(name: str) -> Any:
         raise ValueError(error.args[0]) from None
 
 
-def load_engine(model: str | Engine) -> Engine:
-    """The engine of a model: a built-in name, a path to a GGUF file, or an engine itself.
+def load_engine(
+    model: str | Engine, progress: Callable[[str, int, int | None], None] | None = None
+) -> Engine:
+    """The engine of a model: the name of a local one, a path, or an engine itself.
+
+    Args:
+        model: see `ttc.engine.local.hub.models.find`.
+        progress: is told a stage of loading, how much of it is done, and of how much.
 
     Raises:
         EngineError: nobody knows the model, or what it needs is not installed.
@@ -134,7 +174,8 @@ def load_engine(model: str | Engine) -> Engine:
         return model
     try:
         local = import_module("ttc.engine.local")
-        return cast("Engine", local.load(model))
+        told = {} if progress is None else {"progress": progress}
+        return cast("Engine", local.load(model, **told))
     except ModuleNotFoundError as error:
         raise EngineError(
             f"the model {model!r} needs {error.name}, which is missing: {install_hint('local')}"

@@ -10,12 +10,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 from ttc.budget import LOGICAL, MEASURED, Account
-from ttc.errors import BudgetExceeded
+from ttc.errors import BudgetExceeded, EngineError, Revoked, TTCError
 from ttc.journal import Journal, in_order
 from ttc.ports import Clock, Engine, Timer
 from ttc.prices import Price
 from ttc.prompt_tree import PromptTree
-from ttc.types import Branch, Candidate, Event, Problem, Usage
+from ttc.types import Branch, Budget, Candidate, Event, Problem, Record, Usage
+
+if TYPE_CHECKING:
+    from ttc.sandbox.zygote import SandboxChoice
 
 if TYPE_CHECKING:
     from ttc.allocate import Bidder
@@ -44,8 +47,12 @@ _log = logging.getLogger(__name__)
 class Abortable(Protocol):
     """Work that a deadline cuts."""
 
-    def abort(self, refusal: BudgetExceeded | None = None) -> None:
-        """Ends it in this tick and books what it had spent."""
+    @property
+    def key(self) -> str:
+        """Its name in lineages, as `path#index`."""
+
+    def abort(self, reason: TTCError | None = None) -> None:
+        """Ends it in this tick and books what it had spent; who waits for it is given a reason."""
 
 
 class Funded(Abortable, Protocol):
@@ -80,13 +87,12 @@ class Run:
         *,
         seed: int,
         clock: Clock,
-        prices: Mapping[str, Price] | None = None,
         watch: Callable[[Event], None] | None = None,
     ) -> None:
         self.demands: Mapping[str, frozenset[str]] = {}
         """What the graph needs of the engine of each role."""
         self.problem, self.engines, self.account = problem, engines, account
-        self.prices = dict(prices or {})
+        self.prices: dict[str, Price] = {}
         """By role; calls that are launched from now on are paid by them."""
         self.seed, self.clock, self.watch = seed, clock, watch
         self.prompts = PromptTree()
@@ -101,6 +107,8 @@ class Run:
         self.bidder: Bidder | None = None
         """What gives its calls their units, where the run has an allocator."""
         self.oracle = False
+        self.sandbox: SandboxChoice = "auto"
+        """How safely programs have to be run."""
         self.roots: dict[str, Branch] = {}
         self.on_overdue: Callable[[], None] = lambda: None
         """What ends the run if nodes do not, `GRACE_S` after the deadline."""
@@ -111,6 +119,7 @@ class Run:
         self._timer: Timer | None = None
         self._ended_by: BudgetExceeded | None = None
         self._joined = False
+        self._num_decisions: dict[str, int] = {}
         self._considered: dict[str, dict[Branch, Candidate]] = {}
         self._readings: list[tuple[str, Closable]] = []
         self._chosen: dict[str, Candidate] = {}
@@ -146,10 +155,13 @@ class Run:
         """
         self.usage_by_role[role] = self.usage_by_role.get(role, Usage()) + usage
         for resource in MEASURED:
-            limit = getattr(self.account.limit, resource)
-            if limit is not None and self._ended_by is None and self._spent(resource) >= limit:
-                self._ended_by = BudgetExceeded(resource, needed=0, remaining=0, limit=limit)
-                asyncio.get_running_loop().call_soon(self._expire)
+            self._check_measured(resource)
+
+    def _check_measured(self, resource: str) -> None:
+        limit = getattr(self.account.limit, resource)
+        if limit is not None and self._ended_by is None and self._spent(resource) >= limit:
+            self._ended_by = BudgetExceeded(resource, needed=0, remaining=0, limit=limit)
+            asyncio.get_running_loop().call_soon(self._expire)
 
     @property
     def measurable(self) -> dict[str, Any]:
@@ -254,6 +266,55 @@ class Run:
         if self._ended_by is not None:
             raise self._ended_by
 
+    def set_limits(self, limit: Budget) -> None:
+        """Changes what may be spent; what no longer fits is ended, the newest first."""
+        self.account.limit = limit
+        self.account.wind_down()
+        if self._ended_by is not None:
+            return
+        for resource in MEASURED:
+            self._check_measured(resource)
+        deadline = None if limit.seconds is None else self.started + limit.seconds
+        if deadline == self.deadline:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self.deadline = None
+        if deadline is not None:
+            self.expire_at(deadline)
+
+    def changed(self, what: str, limit: float | None) -> None:
+        """Notes that somebody changed a limit by hand."""
+        self.timing[f"the limit of {what} was changed"] = None
+        self.record("", rule="limit_changed", resource=what, limit=limit)
+
+    def arrived(self, path: str, launched: int) -> None:
+        """Records which item a node took next, where it asked for the order in which they end."""
+        self.timing["arrival order was asked for"] = None
+        self.record(path, rule="arrival_order", launched=launched)
+
+    def record(self, path: str, **detail: Any) -> None:
+        """Records a decision of a node, or of the whole run."""
+        index = self._num_decisions[path] = self._num_decisions.get(path, -1) + 1
+        self.journal.add(Record(path=path, index=index, kind="decision", detail=detail))
+
+    def cancel(self) -> None:
+        """Ends it by hand; the best so far is the result."""
+        if self._ended_by is None:
+            self._ended_by = Revoked()
+            self._expire()
+
+    def cancel_call(self, key: str) -> None:
+        """Ends one call by hand; its candidate is cancelled, and its siblings go on."""
+        for call in [call for call in self._calls if call.key == key]:
+            self.timing["a call was cancelled by hand"] = None
+            call.abort(EngineError("it was cancelled by hand"))
+
+    @property
+    def running(self) -> list[str]:
+        """The calls that have not ended, as `path#index`."""
+        return [call.key for call in self._calls]
+
     def _late(self, deadline: float) -> BudgetExceeded:
         allowed = deadline - self.started
         return BudgetExceeded("seconds", needed=0, remaining=0, limit=allowed)
@@ -324,7 +385,9 @@ class Run:
         """Notes what a limit that acted means for repeating the run."""
         if resource == "allocator":
             return  # it knows nothing of timing
-        if resource not in LOGICAL:
+        if resource == "cancelled":
+            self.timing["the run was cancelled by hand"] = None
+        elif resource not in LOGICAL:
             self.timing[f"a physical limit acted: {resource}"] = None
         elif self.cut:
             self.timing[f"the limit of {resource} acted after a cancellation"] = None
@@ -343,7 +406,7 @@ class Run:
         try:
             return min(need, await call.turn)
         except BaseException as end:
-            call.abort(end if isinstance(end, BudgetExceeded) else None)
+            call.abort(end if isinstance(end, TTCError) else None)
             raise
 
     def ended(self, call: Funded) -> None:

@@ -15,11 +15,11 @@ from collections.abc import (
 from dataclasses import replace
 from functools import partial
 from random import Random
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from ttc.answers import answer_key, extract_answer
 from ttc.budget import Account, Division
 from ttc.call import Call, Plan, VerifierCall, post
+from ttc.equivalence import equivalent
 from ttc.errors import BudgetExceeded, EngineError
 from ttc.graph import Flow, Node, join, written_out
 from ttc.journal import derive_seed
@@ -34,8 +34,8 @@ from ttc.types import (
     Candidate,
     Chunk,
     Logprobs,
+    Order,
     Problem,
-    Record,
     Sampling,
     Score,
     Status,
@@ -43,6 +43,12 @@ from ttc.types import (
     Usage,
 )
 from ttc.work import Work
+
+if TYPE_CHECKING:
+    from ttc.sandbox.execution import Execution
+    from ttc.sandbox.extraction import Completion
+    from ttc.sandbox.forms import Tests
+    from ttc.sandbox.limits import Limits
 
 __all__ = ["NodeScope"]
 
@@ -74,7 +80,7 @@ class NodeScope(Work):
         self._account, self._beside, self._aside = account, beside, aside
         self._calls: dict[str, Call] = {}
         self._children: set[str] = set()
-        self._verified = self._decided = self._scored = 0
+        self._verified = self._scored = self._executed = 0
         self._when_closed: Callable[[], None] = lambda: None
 
     @property
@@ -228,8 +234,36 @@ class NodeScope(Work):
         work.calls.append(call)
         return await call.run(verifier)
 
+    async def execute(
+        self,
+        program: str | Completion,
+        tests: Tests | None = None,
+        *,
+        limits: Limits | None = None,
+    ) -> Execution:
+        """Runs code in a jail, against tests or alone; see `ttc.ports.Scope`."""
+        from ttc.program_call import ProgramCall  # the sandbox is loaded when it is needed
+        from ttc.sandbox.limits import Limits
+
+        work = self._open_work()
+        self._run.check_deadline()
+        index, self._executed = self._executed, self._executed + 1
+        limits = limits or Limits()
+        call = ProgramCall(self._run, self.path, index, (program, tests, limits))
+        work.calls.append(call)
+        return await call.run(work, program, tests, limits)
+
+    async def equivalent(
+        self, pairs: Sequence[tuple[Candidate, Candidate]]
+    ) -> tuple[bool | None, ...]:
+        """Whether the answers of each pair are equal; see `ttc.ports.Scope`."""
+        index, self._decided = self._decided, self._decided + 1
+        return await equivalent(self._run, self.path, index, pairs)
+
     def finish(self, candidate: Candidate, branch: Branch) -> Candidate:
         """The candidate that `branch` makes of `candidate`: text, answer, status and usage."""
+        from ttc.answers import answer_key, extract_answer
+
         text = branch.output
         answer = extract_answer(
             _begun(self.problem, branch) + text,
@@ -242,7 +276,7 @@ class NodeScope(Work):
             branch=branch,
             text=text,
             answer=answer,
-            key=answer_key(answer),
+            key=answer_key(answer, self.problem.answer_format),
             status=status,
             usage=candidate.usage + self._usage_of(branch.call),
         )
@@ -253,12 +287,16 @@ class NodeScope(Work):
         items: AsyncIterator[Any],
         *,
         ahead: int | None,
+        order: Order = "launch",
     ) -> PumpStream[U]:
         """Runs `work(item, launch index)` on up to `ahead` items at once; see `ttc.ports.Scope`."""
         if ahead is not None and ahead < 1:
             raise ValueError(f"ahead is at least 1, or None for no bound, not {ahead}")
         part = self.innermost().part()
-        source = ordered_map(work, items, part, ahead=ahead, failed=self._failed)
+        on_arrival = partial(self._run.arrived, self.path) if order == "arrival" else None
+        source = ordered_map(
+            work, items, part, ahead=ahead, failed=self._failed, on_arrival=on_arrival
+        )
         upstream = items if isinstance(items, PumpStream) else None
         return PumpStream(source, part, upstream)
 
@@ -377,10 +415,7 @@ class NodeScope(Work):
         """Records a decision; see `ttc.ports.Scope`."""
         if physical:
             self._run.timing[f"a rule on what is measured acted: {kind}"] = None
-        index, self._decided = self._decided, self._decided + 1
-        self._run.journal.add(
-            Record(path=self.path, index=index, kind="decision", detail={"rule": kind, **detail})
-        )
+        self._run.record(self.path, rule=kind, **detail)
         if not self._aside:
             self._run.decided(self.path, kind)
 
@@ -453,7 +488,9 @@ class NodeScope(Work):
             call=error.call,
         )
         usage = item.usage + self._usage_of(error.call)
-        return replace(item, branch=branch, status="failed", error=str(error), usage=usage)
+        call = self._calls.get(error.call or "")
+        status: Status = "cancelled" if call is not None and call.cancelled else "failed"
+        return replace(item, branch=branch, status=status, error=str(error), usage=usage)
 
 
 async def _generator(items: AsyncIterator[Candidate]) -> AsyncGenerator[Candidate, None]:

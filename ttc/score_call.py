@@ -14,7 +14,7 @@ from typing import Any
 
 from ttc.budget import Account, Ticket
 from ttc.call import deliver, interrupt
-from ttc.errors import BudgetExceeded, ContextOverflow, EngineError
+from ttc.errors import BudgetExceeded, ContextOverflow, EngineError, TTCError
 from ttc.journal import fingerprint
 from ttc.meter import Meter
 from ttc.ports import Engine, Reading
@@ -81,7 +81,7 @@ class ScoreCall:
         self._reading: Reading | None = None
         self._arrival: asyncio.Future[Values] | None = None
         self.turn: asyncio.Future[int] | None = None
-        self._refusal: BudgetExceeded | None = None
+        self._refusal: TTCError | None = None
         self._done = False
         self._started = run.clock.now()
         self._place = run.journal.add(
@@ -127,11 +127,11 @@ class ScoreCall:
         self._settle(ticket, "stop")
         return values
 
-    def abort(self, refusal: BudgetExceeded | None = None) -> None:
+    def abort(self, reason: TTCError | None = None) -> None:
         """Ends it in this tick: the engine stops, what was spent is booked, the rest comes back."""
         if self._done:
             return
-        self._refusal = refusal
+        self._refusal = reason
         if self._reading is not None:
             self._reading.cancel()
         ticket = self._ticket
@@ -140,10 +140,11 @@ class ScoreCall:
             self._settle(ticket, "cancelled")
         else:
             if ticket is not None:
-                ticket.cancel(refusal)
+                ticket.cancel(reason)
+            refusal = reason if isinstance(reason, BudgetExceeded) else None
             self._end({"refused": refusal.resource if refusal else "cancelled"})
-        interrupt(self.turn, refusal)
-        interrupt(self._arrival, refusal)
+        interrupt(self.turn, reason)
+        interrupt(self._arrival, reason)
 
     def discard(self) -> None:
         """Labels what it had spent as cancelled, since a stop came before anyone used it."""

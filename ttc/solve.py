@@ -15,11 +15,12 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ttc.allocate import Allocation, Allocator, Bidder, Terms, run_market
 from ttc.budget import LOGICAL, MEASURED, RESERVED, Account, shares
 from ttc.clock import SystemClock
+from ttc.control import Control
 from ttc.demands import demands_of
 from ttc.errors import BudgetExceeded, EngineError, GraphError, NodeError, TTCError
 from ttc.graph import Flow, Node, compile_graph
@@ -30,6 +31,9 @@ from ttc.run import Run
 from ttc.scope import NodeScope
 from ttc.streams import iterate
 from ttc.types import Budget, Candidate, Event, Outcome, Problem
+
+if TYPE_CHECKING:
+    from ttc.sandbox.zygote import SandboxChoice
 
 __all__ = ["asolve", "asolve_many", "solve", "solve_many"]
 
@@ -50,6 +54,8 @@ def solve(  # noqa: PLR0913 - all keywords but two, each of its own
     clock: Clock | None = None,
     prices: Prices | None = None,
     watch: Watch | None = None,
+    control: Control | None = None,
+    sandbox: SandboxChoice = "auto",
 ) -> Outcome:
     """Solves one problem and returns what the strategy came to.
 
@@ -63,6 +69,9 @@ def solve(  # noqa: PLR0913 - all keywords but two, each of its own
         clock: what seconds are measured by; the machine's by default.
         prices: what tokens cost; those of the user's `prices.toml` by default.
         watch: is told what happens, from the run's own thread.
+        control: changes the run while it runs.
+        sandbox: how safely programs of the model are run: `auto` in the best jail that holds here,
+            `full` in a full one or not at all, `none` without a jail, as you; see `SECURITY.md`.
 
     Raises:
         GraphError: the strategy cannot run; nothing was spent.
@@ -70,7 +79,7 @@ def solve(  # noqa: PLR0913 - all keywords but two, each of its own
         EngineError: a model cannot be had, or the prompt does not fit its context.
         NodeError: a bug in a node; it holds the outcome until then.
     """
-    arguments = _Arguments(model, models, seed, clock, prices, watch)
+    arguments = _Arguments(model, models, seed, clock, prices, watch, control, sandbox)
     return _on_the_loop(_solve_one(problem, strategy, arguments, budget))
 
 
@@ -85,9 +94,11 @@ async def asolve(  # noqa: PLR0913 - all keywords but two, each of its own
     clock: Clock | None = None,
     prices: Prices | None = None,
     watch: Watch | None = None,
+    control: Control | None = None,
+    sandbox: SandboxChoice = "auto",
 ) -> Outcome:
     """As `solve`, in the caller's event loop. Cancelling it cancels and settles the run."""
-    arguments = _Arguments(model, models, seed, clock, prices, watch)
+    arguments = _Arguments(model, models, seed, clock, prices, watch, control, sandbox)
     return await _solve_one(problem, strategy, arguments, budget)
 
 
@@ -105,6 +116,8 @@ def solve_many(  # noqa: PLR0913 - all keywords but two, each of its own
     clock: Clock | None = None,
     prices: Prices | None = None,
     watch: Watch | None = None,
+    control: Control | None = None,
+    sandbox: SandboxChoice = "auto",
 ) -> list[Outcome]:
     """Solves many problems with one strategy, and returns their outcomes in order.
 
@@ -124,10 +137,12 @@ def solve_many(  # noqa: PLR0913 - all keywords but two, each of its own
         clock: what seconds are measured by.
         prices: what tokens cost.
         watch: is told what happens.
+        control: changes the run while it runs, or one of its problems.
+        sandbox: how safely programs of the model are run.
 
     A bug in a node ends the run of its problem only, whose outcome then holds the error.
     """
-    arguments = _Arguments(model, models, seed, clock, prices, watch)
+    arguments = _Arguments(model, models, seed, clock, prices, watch, control, sandbox)
     return _on_the_loop(
         _solve_all(
             problems, strategy, arguments, _Limits(budget, per_problem, allocator, concurrency)
@@ -149,9 +164,11 @@ async def asolve_many(  # noqa: PLR0913 - all keywords but two, each of its own
     clock: Clock | None = None,
     prices: Prices | None = None,
     watch: Watch | None = None,
+    control: Control | None = None,
+    sandbox: SandboxChoice = "auto",
 ) -> list[Outcome]:
     """As `solve_many`, in the caller's event loop."""
-    arguments = _Arguments(model, models, seed, clock, prices, watch)
+    arguments = _Arguments(model, models, seed, clock, prices, watch, control, sandbox)
     return await _solve_all(
         problems, strategy, arguments, _Limits(budget, per_problem, allocator, concurrency)
     )
@@ -160,7 +177,7 @@ async def asolve_many(  # noqa: PLR0913 - all keywords but two, each of its own
 class _Arguments:
     """What `solve` and its siblings share, resolved once."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each of its own
         self,
         model: Model | None,
         models: Mapping[str, Model] | None,
@@ -168,6 +185,8 @@ class _Arguments:
         clock: Clock | None,
         prices: Prices | None,
         watch: Watch | None,
+        control: Control | None,
+        sandbox: SandboxChoice,
     ) -> None:
         bound = dict(models or {})
         if model is not None:
@@ -178,7 +197,8 @@ class _Arguments:
         self.seed = secrets.randbits(63) if seed is None else seed
         self.clock = clock or SystemClock()
         self.prices = Prices.of_the_user() if prices is None else prices
-        self.watch = watch
+        self.watch, self.sandbox = watch, sandbox
+        self.control = control or Control()
 
     def prepare(self, strategy: Node | str, *budgets: Budget) -> tuple[Node, dict[str, Engine]]:
         """The strategy, checked against its engines; engines are loaded only if it can run."""
@@ -254,8 +274,12 @@ class _Limits:
 async def _solve_one(
     problem: str | Problem, strategy: Node | str, arguments: _Arguments, budget: Budget | None
 ) -> Outcome:
-    graph, engines = arguments.prepare(strategy, budget or Budget())
-    outcome = await _run(_problem(problem), graph, engines, arguments, budget or Budget())
+    limit = budget or Budget()
+    graph, engines = arguments.prepare(strategy, limit)
+    arguments.control.begin(
+        [limit], engines, arguments.prices_of(engines), now=arguments.clock.now()
+    )
+    outcome = await _run(0, _problem(problem), graph, engines, arguments)
     if outcome.error is not None:
         raise outcome.error
     return outcome
@@ -268,31 +292,34 @@ async def _solve_all(
     limits: _Limits,
 ) -> list[Outcome]:
     graph, engines = arguments.prepare(strategy, limits.run, limits.per_problem)
-    asked = [_problem(problem) for problem in problems]
-    budgets = limits.of_each(len(asked))
-    started = arguments.clock.now()
+    arguments.control.begin(
+        limits.of_each(len(problems)),
+        engines,
+        arguments.prices_of(engines),
+        now=arguments.clock.now(),
+        seconds=limits.run.seconds,
+    )
 
-    async def one(index: int, bidder: Bidder | None = None) -> Outcome:
-        budget = budgets[index]
-        if limits.run.seconds is not None:
-            left = max(0.0, limits.run.seconds - (arguments.clock.now() - started))
-            budget = replace(budget, seconds=min(left, budget.seconds or left))
-        return await _run(asked[index], graph, engines, arguments, budget, bidder)
+    async def one(place: int, bidder: Bidder | None = None) -> Outcome:
+        return await _run(place, _problem(problems[place]), graph, engines, arguments, bidder)
 
     if limits.allocator is not None:
-        allocation = Allocation(limits.allocator, limits.terms(len(asked)), [p.id for p in asked])
+        ids = [problem.id if isinstance(problem, Problem) else "" for problem in problems]
+        allocation = Allocation(limits.allocator, limits.terms(len(problems)), ids)
         return await run_market(
             allocation, graph, one, num_open=limits.allocator.num_open, most=limits.concurrency
         )
-    room = asyncio.Semaphore(limits.concurrency)
+    outcomes: dict[int, Outcome] = {}
+    queue = iter(range(len(problems)))
 
-    async def in_turn(index: int) -> Outcome:
-        async with room:
-            return await one(index)
+    async def work() -> None:
+        for place in queue:  # shared: each problem is taken by one worker, in order
+            outcomes[place] = await one(place)
 
     async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(in_turn(index)) for index in range(len(asked))]
-    return [task.result() for task in tasks]
+        for _ in range(min(limits.concurrency, len(problems))):
+            group.create_task(work())
+    return [outcomes[place] for place in range(len(problems))]
 
 
 def _problem(problem: str | Problem) -> Problem:
@@ -300,13 +327,15 @@ def _problem(problem: str | Problem) -> Problem:
 
 
 async def _run(
+    place: int,
     problem: Problem,
     graph: Node,
     engines: Mapping[str, Engine],
     arguments: _Arguments,
-    budget: Budget,
     bidder: Bidder | None = None,
 ) -> Outcome:
+    control, now = arguments.control, arguments.clock.now()
+    budget = control.budget_of(place, now)
     account = Account(budget)
     run = Run(
         problem,
@@ -314,14 +343,22 @@ async def _run(
         account,
         seed=arguments.seed,
         clock=arguments.clock,
-        prices=arguments.prices_of(engines),
         watch=arguments.watch,
     )
     run.demands = demands_of(graph)
     run.bidder = bidder
     if bidder is not None and not bidder.is_direct:
         run.timing["the allocator saw offers and results as they came"] = None
-    scope = NodeScope(run, account, "")
+    run.sandbox = arguments.sandbox
+    control.attach(place, run)
+    try:
+        return await _run_attached(run, graph, budget)
+    finally:
+        control.detach(place)
+
+
+async def _run_attached(run: Run, graph: Node, budget: Budget) -> Outcome:
+    scope = NodeScope(run, run.account, "")
     if budget.seconds is not None:
         run.expire_at(run.started + budget.seconds)
     try:
@@ -356,7 +393,7 @@ async def _ended(run: Run, error: TTCError | None) -> Outcome:
     return _outcome(run, [], error)
 
 
-_FRUITLESS = ("no_valid_answer", "no_finite_score")
+_FRUITLESS = ("no_valid_answer", "no_finite_score", "abstained")
 
 
 def _outcome(run: Run, chosen: Sequence[Candidate], error: TTCError | None) -> Outcome:

@@ -15,7 +15,8 @@ from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Iterable
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
-from ttc.errors import BudgetExceeded, EngineError, NodeError
+from ttc.errors import BudgetExceeded, EngineError, NodeError, Revoked
+from ttc.resources import LOGICAL
 from ttc.types import Candidate
 
 __all__ = ["Owner", "PumpStream", "calls_behind", "iterate", "ordered_map"]
@@ -203,23 +204,29 @@ async def ordered_map(
     *,
     ahead: int | None,
     failed: Callable[[Any, EngineError], U],
+    on_arrival: Callable[[int], None] | None = None,
 ) -> AsyncGenerator[U, None]:
     """Runs `work(item, launch index)` on up to `ahead` items at once and keeps their order.
 
+    With `on_arrival` it gives them as they end instead, and tells it the launch index of each.
+
     The next pull races the oldest item's work, so that neither waits for the other. A refused item
     drops out and ends the launching. Where the limit is a logical one, whatever was launched after
-    it is dropped as well, as if it had never been, since that depended on timing; a deadline lets
-    through what has ended. A failed call gives `failed(item, error)` in its place.
+    it is dropped as well, as if it had never been, since that depended on timing; a physical limit,
+    and one that was lowered, lets through what has ended. A failed call gives `failed(item, error)`
+    in its place.
     """
-    window = _Window(work, items, owner, ahead)
+    window = _Window(work, items, owner, ahead, keeps_order=on_arrival is None)
     try:
         while (head := await window.next_done()) is not None:
+            if on_arrival is not None:
+                on_arrival(head.place)
             try:
                 result = head.task.result()
             except BudgetExceeded as refusal:
                 owner.refused(refusal)
                 window.close()
-                if refusal.resource != "seconds":
+                if refusal.resource in LOGICAL and not isinstance(refusal, Revoked):
                     window.drop()
             except EngineError as error:
                 yield failed(head.item, error)
@@ -230,6 +237,7 @@ async def ordered_map(
 
 
 class _Launched(NamedTuple):
+    place: int
     item: Any
     task: asyncio.Task[Any]
     owner: Owner
@@ -244,30 +252,37 @@ class _Window:
         items: AsyncIterator[Any],
         owner: Owner,
         ahead: int | None,
+        *,
+        keeps_order: bool,
     ) -> None:
         self._work, self._items, self._owner, self._ahead = work, items, owner, ahead
+        self._keeps_order = keeps_order
         self._pending: deque[_Launched] = deque()
-        self._used = len(items.delivered) if isinstance(items, PumpStream) else 0
+        self._used: list[Any] = list(items.delivered) if isinstance(items, PumpStream) else []
         self._pulling: asyncio.Task[tuple[Any] | None] | None = None
         self._launched = 0
         self._more = True
 
     async def next_done(self) -> _Launched | None:
-        """The oldest item, once its work has ended; launches others meanwhile. `None`: the end."""
+        """The oldest item, once its work has ended; launches others meanwhile. `None`: the end.
+
+        Where no order is kept, it is the first whose work has ended.
+        """
         while True:
             if self._more and self._pulling is None and self._has_room():
                 self._pulling = self._owner.task(_next(self._items))
-            racing: list[asyncio.Task[Any]] = []
-            if self._pending:
-                racing.append(self._pending[0].task)
+            heads = list(self._pending)[: 1 if self._keeps_order else None]
+            racing: list[asyncio.Task[Any]] = [launched.task for launched in heads]
             if self._pulling is not None:
                 racing.append(self._pulling)
             if not racing:
                 return None
             await asyncio.wait(racing, return_when=asyncio.FIRST_COMPLETED)
             if self._pulling is None or not self._pulling.done():
-                self._used += 1
-                return self._pending.popleft()
+                done = next(launched for launched in heads if launched.task.done())
+                self._pending.remove(done)
+                self._used.append(done.item)
+                return done
             pulled, self._pulling = self._pulling, None
             self._take(pulled)
 
@@ -283,7 +298,7 @@ class _Window:
             launched.owner.cancel(frozenset())
         self._pending.clear()
         if isinstance(self._items, PumpStream):
-            self._items.cancel(calls_behind(self._items.delivered[: self._used]))
+            self._items.cancel(calls_behind(self._used))
 
     async def end(self) -> None:
         """Ends everything."""
@@ -304,12 +319,12 @@ class _Window:
         part = self._owner.part()
         if pulled.cancelled() or pulled.exception() is not None:
             self._more = False
-            self._pending.append(_Launched(None, pulled, part))  # it raises when its turn comes
+            self._pending.append(_Launched(-1, None, pulled, part))  # it raises at its turn
         elif (taken := pulled.result()) is None:
             self._more = False
         else:
             task = part.task(_run(self._work, taken[0], self._launched))
-            self._pending.append(_Launched(taken[0], task, part))
+            self._pending.append(_Launched(self._launched, taken[0], task, part))
             self._launched += 1
 
 

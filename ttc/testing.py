@@ -8,22 +8,20 @@ outcome = ttc.solve("What is 17 * 23?", SelfConsistency(n=4), model=engine, seed
 
 from __future__ import annotations
 
-import asyncio
-import heapq
-import itertools
+import json
 import math
 import re
-import selectors
 import zlib
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 from ttc.clock import SystemClock
 from ttc.costs import Costs
 from ttc.errors import EngineError
+from ttc.manual_clock import ManualClock
 from ttc.ports import Capabilities, Clock, Request, Scope, Timer
 from ttc.types import (
     MAX_LOGPROBS,
@@ -37,85 +35,6 @@ from ttc.types import (
 )
 
 __all__ = ["FAKE_COSTS", "FakeEngine", "ManualClock", "ScriptedVerifier", "finished"]
-
-T = TypeVar("T")
-
-
-class ManualClock:
-    """A clock that moves only when it is told to, or when everything waits for it.
-
-    `run` drives a coroutine in an event loop of its own and jumps to the next timer whenever
-    nothing else is left to do: a deadline of 30 seconds is tested in a millisecond.
-    """
-
-    def __init__(self) -> None:
-        self._now = 0.0
-        self._order = itertools.count()
-        self._timers: list[tuple[float, int, _ManualTimer]] = []
-
-    def now(self) -> float:
-        """Seconds since the clock was made."""
-        return self._now
-
-    def call_later(self, seconds: float, callback: Callable[[], None]) -> Timer:
-        """Calls back once, when the clock has moved that far."""
-        timer = _ManualTimer(callback)
-        heapq.heappush(self._timers, (self._now + max(0.0, seconds), next(self._order), timer))
-        return timer
-
-    def advance(self, seconds: float) -> None:
-        """Moves on and calls back everyone whose time has come, in order of time."""
-        until = self._now + seconds
-        while self._timers and self._timers[0][0] <= until:
-            self._fire()
-        self._now = until
-
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Runs a coroutine to its end, jumping over every wait."""
-        loop = asyncio.SelectorEventLoop(_JumpingSelector(self))
-        with asyncio.Runner(loop_factory=lambda: loop) as runner:
-            return runner.run(work)
-
-    def jump(self) -> bool:
-        """Moves to the next timer that still counts; says whether there was one."""
-        while self._timers:
-            if self._fire():
-                return True
-        return False
-
-    def _fire(self) -> bool:
-        when, _, timer = heapq.heappop(self._timers)
-        if timer.cancelled:
-            return False
-        self._now = max(self._now, when)
-        timer.callback()
-        return True
-
-
-@dataclass
-class _ManualTimer:
-    callback: Callable[[], None]
-    cancelled: bool = False
-
-    def cancel(self) -> None:
-        self.cancelled = True
-
-
-class _JumpingSelector(selectors.DefaultSelector):  # type: ignore[misc, valid-type, unused-ignore]
-    """Lets a clock jump when an event loop has nothing to run: it waits in `select` only then."""
-
-    def __init__(self, clock: ManualClock) -> None:
-        super().__init__()
-        self._clock = clock
-
-    def select(self, timeout: float | None = None) -> list[Any]:
-        ready = super().select(0)
-        if ready or timeout == 0:
-            return ready
-        if self._clock.jump():
-            return []
-        return super().select(timeout)
-
 
 FAKE_COSTS = Costs(
     flops_per_token=100, flops_per_draw=50, attention=((1, None),), kv_bytes_per_token=8
@@ -132,7 +51,8 @@ Script = Reply | Sequence[Reply] | Callable[[Request], Reply]
 class FakeEngine:
     """An engine that says what it is told to, and counts everything that it is asked.
 
-    Its tokens are words with the space before them. It is replayable: a reply depends on the
+    Its tokens are words with the space before them, and its prompts the messages, one to a line,
+    after tools and template options as JSON. It is replayable: a reply depends on the
     request alone, so a list of replies is drawn from by the request's seed; to give the i-th call
     the i-th reply, pass `in_order=True`.
     """
@@ -210,10 +130,8 @@ class FakeEngine:
         self._line: deque[_FakeGeneration] = deque()
 
     def root(self, problem: Problem, role: str) -> Branch:
-        """The prompt, or the messages one to a line."""
-        text = problem.prompt
-        if text is None:
-            text = "".join(f"{message.role}: {message.content}\n" for message in problem.messages)
+        """The prompt: as it is, or the lines of a conversation."""
+        text = _conversation(problem) if problem.prompt is None else problem.prompt
         return Branch(role=role, text=text, token_ids=_ids(text))
 
     def append(self, branch: Branch, text: str, *, as_token: bool = False) -> Branch:
@@ -326,6 +244,21 @@ class _FakeReading:
     def cancel(self) -> int:
         """Ends nothing: it has ended."""
         return 0
+
+
+def _conversation(problem: Problem) -> str:
+    """A prompt of lines; the last one ends where the model goes on with it."""
+    lines = [f"tool: {json.dumps(tool, default=dict)}" for tool in problem.tools]
+    for name, value in problem.template_options.items():
+        lines.append(f"{name}: {json.dumps(value, default=dict)}")
+    for message in problem.messages:
+        said = message.content
+        if message.reasoning_content is not None:
+            said = f"<think>{message.reasoning_content}</think>{said}"
+        for call in message.tool_calls:
+            said += f" {call.name}({json.dumps(call.arguments, default=dict)})"
+        lines.append(f"{message.role}: {said}")
+    return "\n".join(lines) + ("" if problem.continue_last else "\n")
 
 
 class _FakeGeneration:

@@ -10,14 +10,17 @@ sees it, whose parser dies of deep input.
 from __future__ import annotations
 
 import ast
+import math
 import re
 from collections.abc import Callable
+from dataclasses import MISSING, fields, is_dataclass
+from inspect import Parameter, signature
 from typing import Any
 
 from ttc.errors import GraphError
-from ttc.graph import Node
+from ttc.graph import Chain, Node, Pool, snake_case
 
-__all__ = ["MAX_CHARACTERS", "MAX_NODES", "parse"]
+__all__ = ["MAX_CHARACTERS", "MAX_NODES", "parse", "write"]
 
 MAX_CHARACTERS = 2_000
 MAX_NODES = 200
@@ -45,6 +48,67 @@ def parse(text: str) -> Node:
         raise GraphError([f"{_short(text)} is no strategy; a strategy is greedy(), say"])
     graph.validate()
     return graph
+
+
+def write(graph: Node) -> str:
+    """The text of a graph, which `parse` reads as an equal one.
+
+    Raises:
+        GraphError: a part of it has no text form, such as a function of the user's.
+    """
+    return _written(graph)
+
+
+def _written(value: Any) -> str:
+    if isinstance(value, Chain | Pool):
+        sign = " >> " if isinstance(value, Chain) else " | "
+        text = sign.join(map(_written, value.parts))
+        return f"({text})" if isinstance(value, Pool) else text
+    if isinstance(value, tuple | list | frozenset):
+        items = "".join(f"{_written(item)}, " for item in value)
+        return f"({items})"
+    if value is None or isinstance(value, bool | int | str):
+        return repr(value)
+    if isinstance(value, float):
+        return repr(value) if math.isfinite(value) else f"{'-' if value < 0 else ''}1e999"
+    joined = _joined(value)
+    return _call(value) if joined is None else joined
+
+
+def _joined(value: Any) -> str | None:
+    """Two rules with their operator between them; `None` for anything else."""
+    sign = {"Either": "|", "Both": "&"}.get(type(value).__name__)
+    if sign is None or not hasattr(value, "first"):
+        return None
+    return f"({_written(value.first)} {sign} {_written(value.second)})"
+
+
+def _call(value: Any) -> str:
+    """The call that makes a value, with the arguments that are not its defaults."""
+    name = snake_case(type(value).__name__)
+    try:
+        made = _named(ast.Name(name))
+        parameters = signature(made).parameters.values()
+        arguments: list[str] = []
+        for parameter in parameters:
+            own = getattr(value, parameter.name)
+            if parameter.kind is Parameter.VAR_POSITIONAL:
+                arguments += map(_written, own)
+            elif own != _default(value, parameter):
+                arguments.append(f"{parameter.name}={_written(own)}")
+    except (_Unreadable, AttributeError):
+        raise GraphError(
+            [f"{value!r} has no text form, since nothing registered makes it"]
+        ) from None
+    return f"{name}({', '.join(arguments)})"
+
+
+def _default(value: Any, parameter: Parameter) -> Any:
+    """What a parameter is if it is not given."""
+    for field in fields(value) if is_dataclass(value) else ():
+        if field.name == parameter.name and field.default_factory is not MISSING:
+            return field.default_factory()
+    return parameter.default
 
 
 class _Unreadable(Exception):

@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
+
+from ttc.messages import Message, ToolCall
+from ttc.usage import UNMEASURED, Budget, Usage
 
 if TYPE_CHECKING:
     from ttc.errors import BudgetExceeded
@@ -27,6 +30,7 @@ __all__ = [
     "FinishReason",
     "Logprobs",
     "Message",
+    "Order",
     "Outcome",
     "Problem",
     "Record",
@@ -34,23 +38,17 @@ __all__ = [
     "Score",
     "Status",
     "Tail",
+    "ToolCall",
     "Usage",
 ]
 
 FinishReason = Literal["stop", "length", "cancelled", "error"]
 Status = Literal["open", "finished", "truncated", "failed", "cancelled"]
-AnswerFormat = Literal["auto", "boxed", "marked", "number", "text"]
+Order = Literal["launch", "arrival"]
+AnswerFormat = Literal["auto", "boxed", "marked", "number", "choice", "code", "json", "text"]
 
 MAX_LOGPROBS = 20
 """The most log probabilities that a token carries beside its own."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Message:
-    """One turn of a conversation. Its content is data: it never becomes a control token."""
-
-    role: Literal["system", "user", "assistant", "tool"]
-    content: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,6 +88,12 @@ class Problem:
             raise ValueError(
                 f"continue_last goes on with a message of the assistant, and the last one is the "
                 f"{self.messages[-1].role}'s; add one, or leave continue_last out"
+            )
+        last = self.messages[-1] if self.continue_last else None
+        if last and (last.tool_calls or last.reasoning_content is not None):
+            raise ValueError(
+                "continue_last goes on with the content of the last message, which has tool_calls "
+                "or reasoning_content; write them into the content, or leave continue_last out"
             )
 
     @classmethod
@@ -231,7 +235,7 @@ class Chunk:
     text: str
     token_ids: tuple[int, ...] | None
     top_logprobs: tuple[Sequence[float], ...] | None = None
-    """As of `Branch`, for the tokens of this piece."""
+    """Those of its tokens, as on the branch; `None` where nobody asked for them."""
     branch: Branch | None = None
     """The whole branch, on the last chunk."""
 
@@ -245,6 +249,8 @@ class Score:
     range: tuple[float, float] | None = (0.0, 1.0)
     """The least and the largest value, (0, 1), or `None` for a score without bounds."""
     verifier: str = ""
+    is_probability: bool = False
+    """Whether the value is an estimate of the chance that the candidate is right."""
     evidence: Mapping[str, Any] = field(default_factory=dict)
     call: str | None = None
     """The verifier call that gave the score, as `path#index`."""
@@ -269,116 +275,6 @@ class Score:
         if value is None or math.isfinite(value):
             return cls(value=value, verifier=verifier, range=range)
         return cls(value=None, verifier=verifier, range=range, evidence={"not finite": repr(value)})
-
-
-def _physical(default: Any) -> Any:
-    """A line that is measured: two usages are equal where their logical lines are."""
-    return field(default=default, compare=False)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Usage:
-    """What was spent. Logical lines depend on the work alone; physical lines are measured.
-
-    Two usages are equal where their logical lines are. `None` is unknown.
-    """
-
-    tokens: int = 0
-    """Logical: output tokens, and each distinct prompt token of the problem's trees once."""
-    calls: int = 0
-    """Logical: engine calls; a call and its tail are one."""
-    verifier_calls: int = 0
-    """Logical: candidates that a verifier was asked to score."""
-    tokens_cancelled: int = 0
-    """The part of `tokens` whose work a stop cut off. It alone depends on timing."""
-    tokens_lost: int = _physical(0)
-    """What calls that a crash cut may have spent before they ran again; no part of `tokens`."""
-    seconds: float | None = _physical(None)
-    """Physical: wall time of the run by its clock. `None` where a part of a run is meant."""
-    input_tokens: int = _physical(0)
-    """Physical: prompt tokens that the engine was sent, those of its cache included."""
-    cached_input_tokens: int | None = _physical(0)
-    """Physical: the part of `input_tokens` that the engine had in its cache."""
-    output_tokens: int = _physical(0)
-    """Physical: tokens that the engine generated."""
-    recomputed_tokens: int | None = _physical(0)
-    """Physical: tokens that the engine computed again, since it had thrown their state away."""
-    rejected_draft_tokens: int | None = _physical(0)
-    """Physical: drafted tokens that the model did not accept. They are in no other count."""
-    retried_tokens: int | None = _physical(0)
-    """Physical: tokens of attempts that failed and were sent again. They are in no other count."""
-    flops: int | None = _physical(0)
-    """Physical: operations of the model's products and attention; see `ttc.costs`."""
-    kv_byte_seconds: float | None = _physical(0.0)
-    """Physical: memory of keys and values times how long it was held, a shared page in parts."""
-    sandbox_seconds: float = _physical(0.0)
-    """Physical: processor seconds of programs in the sandbox."""
-    cost_usd: float | None = _physical(0.0)
-    """Physical: dollars, by the user's table of prices."""
-
-    def __add__(self, other: Usage) -> Usage:
-        """The sum, line by line; a sum with an unknown part is unknown, but for `seconds`."""
-        total: dict[str, Any] = {}
-        for f in fields(Usage):
-            mine, theirs = getattr(self, f.name), getattr(other, f.name)
-            if f.name == "seconds":
-                total[f.name] = mine if theirs is None else theirs + (mine or 0.0)
-            else:
-                total[f.name] = None if mine is None or theirs is None else mine + theirs
-        return Usage(**total)
-
-
-UNMEASURED = Usage(
-    cached_input_tokens=None,
-    recomputed_tokens=None,
-    rejected_draft_tokens=None,
-    retried_tokens=None,
-    flops=None,
-    kv_byte_seconds=None,
-    cost_usd=None,
-)
-"""What an engine tells that measures nothing."""
-
-_WHOLE = ("tokens", "calls", "verifier_calls")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Budget:
-    """What may be spent. `None` is no limit; any mixture of limits holds.
-
-    Whatever has a worst case that is known beforehand is reserved before a call starts, and is
-    never overrun. The others are looked at when something is booked; once one is reached, what
-    runs is cancelled and nothing more starts.
-    """
-
-    tokens: int | None = None
-    """Reserved: never overrun."""
-    calls: int | None = None
-    """Reserved: never overrun."""
-    verifier_calls: int | None = None
-    """Reserved: never overrun."""
-    flops: float | None = None
-    """Reserved at the worst case, in which nothing is cached: never overrun."""
-    cost_usd: float | None = None
-    """Reserved at the worst case, in which nothing is cached: never overrun."""
-    kv_byte_seconds: float | None = None
-    """Looked at when a call ends: overrun at most by what the calls then in flight hold."""
-    sandbox_seconds: float | None = None
-    """Looked at when a program ends: overrun at most by the time limits of those then running."""
-    seconds: float | None = None
-    """A deadline: no call starts after it, and what runs then is cancelled."""
-
-    def __post_init__(self) -> None:
-        for f in fields(self):
-            value = getattr(self, f.name)
-            if value is None:
-                continue
-            if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
-                raise ValueError(f"a budget's {f.name} is a number of at least 0, not {value!r}")
-            if f.name in _WHOLE and not isinstance(value, int):
-                raise ValueError(f"a budget's {f.name} is a whole number, not {value!r}")
-            if math.isinf(value):
-                raise ValueError(f"a budget's {f.name} is finite, or None for no limit")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -420,8 +316,8 @@ class Record:
     """The node that asked or decided."""
     index: int
     """Which of the node's calls, or of its decisions, this is."""
-    kind: Literal["call", "score", "verify", "decision"]
-    """A call that generates; one that reads given text; one of a verifier; a decision."""
+    kind: Literal["call", "score", "verify", "execution", "decision"]
+    """A call that generates, reads given text, or verifies; a program; a decision."""
     fingerprint: str = ""
     """A hash of the whole request: branch, sampling, ends, seed."""
     detail: Mapping[str, Any] = field(default_factory=dict)
@@ -457,7 +353,7 @@ class Outcome:
     trace: tuple[Record, ...]
     stopped_by: str
     """`completed`; a stop rule; the limit of a `Budget` that acted, as `tokens` or `seconds`;
-    `cancelled`; `no_valid_answer`; `no_finite_score`; `error`."""
+    `cancelled`; `no_valid_answer`; `no_finite_score`; `abstained`; `error`."""
     refusal: BudgetExceeded | None = None
     """What the limit in `stopped_by` refused: what it needed, and what was left."""
     timing_dependent: tuple[str, ...] = ()

@@ -1,10 +1,11 @@
 """How long a model takes from a cold start to its first token, and the most memory on the way.
 
-Run as `python benchmarks/perf/load.py [--json PATH] [--dtype fp32|bf16] MODEL ...`, each a name or
-a path. Each run is a new process; time runs from its start, Python and torch included, to the first
-token of a short prompt, with the file in the page cache. Memory is what the process holds of its
-own (`RssAnon` in /proc, which leaves mapped files out), at its peak, above what it holds after
-`import torch`. Figures are medians of 3 runs. Linux only.
+Run as `python benchmarks/perf/load.py [--json PATH] MODEL ...`, each a name or a path. Each run is
+a new process that loads a model as `ttc.solve` does; time runs from its start, Python and torch
+included, to the first token of a short prompt, with the file in the page cache. Memory is what the
+process holds of its own (`RssAnon` in /proc, which leaves mapped files out), at its peak, above
+what a process holds that has imported torch alone. Processor time is that of all threads, in and
+out of the kernel. Figures are medians. Linux only.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ttc.benchmarks.results import write_result
-from ttc.engine.local.hub.models import MODELS, models_folder
+from ttc.engine.local.hub.models import MODELS, find
 
 RUNS = 3
 POLL_S = 0.004
@@ -31,40 +32,54 @@ SECONDS = {
 """What a cold start may take on two cores."""
 MEMORY_RATIO = 1.5
 """What the peak may be, in terms of the weights that the forward pass keeps."""
-SECONDS_ROWS = ("cold start to first token",)
-CHILD = """
+OWN = """
 import sys
-import ttc.engine.local
-import torch
 def own():
     for line in open("/proc/self/status"):
         if line.startswith("RssAnon"):
             return int(line.split()[1]) * 1024
-print(own(), flush=True)
-from ttc.engine.local import LocalEngine
+"""
+TORCH = (
+    OWN
+    + """
+import time
+start = time.perf_counter()
+import ttc.engine.local
+import torch
+print(time.perf_counter() - start, own(), flush=True)
+"""
+)
+LOAD = (
+    OWN
+    + """
+import os
+from math import prod
+from ttc.engine.local import load
 from ttc.engine.local.files.weights import expected_shapes
 from ttc.ports import Request
 from ttc.types import Problem, Sampling
-path, dtype = sys.argv[1:]
-engine = LocalEngine.load(path, dtype=dtype)
+engine = load(sys.argv[1])
 root = engine.root(Problem(prompt="The capital of France is"), "policy")
 request = Request(branch=root, max_tokens=1, sampling=Sampling(temperature=0), seed=0)
 engine.submit(request).future.result()
+spent = sum(os.times()[:2])
 config = engine._batch.model.config
 shapes = expected_shapes(config)
 if not config.tied:
     del shapes["token_embd.weight"]
-size = {"fp32": 4, "bf16": 2}[dtype]
-weights = sum(torch.Size(s).numel() * (size if len(s) == 2 else 4) for s in shapes.values())
-print(weights, own(), flush=True)
+size, scale = (1, 4) if " int8/" in engine.numerics else (4, 0)  # a scale for each row
+weights = sum(prod(s) * size + scale * s[0] if len(s) == 2 else 4 * s[0] for s in shapes.values())
+print(spent, own(), weights, flush=True)
 sys.stdin.read()
 """
+)
 
 
 class Run(NamedTuple):
     """What one process did."""
 
     seconds: float
+    processor_seconds: float
     peak_bytes: int
     weight_bytes: int
     held_bytes: int
@@ -79,14 +94,20 @@ def own_bytes(pid: int) -> int:
     return 0
 
 
-def measure(path: Path, dtype: str) -> Run:
-    """One cold start."""
-    command = [sys.executable, "-c", CHILD, str(path), dtype]
+def torch_alone() -> tuple[float, int]:
+    """The seconds that `import torch` takes, and what a process holds after it."""
+    done = subprocess.run([sys.executable, "-c", TORCH], capture_output=True, text=True, check=True)
+    seconds, held = done.stdout.split()
+    return float(seconds), int(held)
+
+
+def measure(path: Path, base: int) -> Run:
+    """One cold start. `base` is what a process holds without a model."""
     start, peak = time.perf_counter(), 0
+    command = [sys.executable, "-c", LOAD, str(path)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         if process.stdout is None or process.stdin is None:
             raise RuntimeError("the process has no pipes")
-        base = int(process.stdout.readline() or 0)
         while not select.select([process.stdout], [], [], POLL_S)[0]:
             peak = max(peak, own_bytes(process.pid))
         line = process.stdout.readline().split()
@@ -94,31 +115,27 @@ def measure(path: Path, dtype: str) -> Run:
         process.stdin.close()
     if not line:
         raise RuntimeError(f"{path}: the process ended with {process.returncode}")
-    weights, held = map(int, line)
-    return Run(seconds, peak - base, weights, held - base)
+    return Run(seconds, float(line[0]), peak - base, int(line[2]), int(line[1]) - base)
 
 
-def rows_of(name: str, runs: list[Run]) -> list[dict[str, str | float | None]]:
+def rows_of(name: str, runs: list[Run], torch_seconds: float) -> list[dict[str, Any]]:
     """The figures of one model."""
     weights = runs[0].weight_bytes
-    medians = {
-        "cold start to first token": statistics.median(run.seconds for run in runs),
-        "peak memory": statistics.median(run.peak_bytes for run in runs),
-        "memory after it": statistics.median(run.held_bytes for run in runs),
-        "weights in use": weights,
-    }
-    targets = {
-        "cold start to first token": SECONDS.get(name),
-        "peak memory": MEMORY_RATIO * weights,
-    }
+
+    def median(what: str) -> float:
+        return float(statistics.median(getattr(run, what) for run in runs))
+
+    figures: list[tuple[str, float, str, float | None]] = [
+        ("cold start to first token", round(median("seconds"), 2), "s", SECONDS.get(name)),
+        ("processor time of it", round(median("processor_seconds"), 2), "s", None),
+        ("import torch alone", round(torch_seconds, 2), "s", None),
+        ("peak memory", round(median("peak_bytes")), "bytes", MEMORY_RATIO * weights),
+        ("memory after it", round(median("held_bytes")), "bytes", None),
+        ("weights in use", weights, "bytes", None),
+    ]
     return [
-        {
-            "name": f"{name}: {what}",
-            "value": round(value, 2) if what in SECONDS_ROWS else round(value),
-            "unit": "s" if what in SECONDS_ROWS else "bytes",
-            "target": targets.get(what),
-        }
-        for what, value in medians.items()
+        {"name": f"{name}: {what}", "value": value, "unit": unit, "target": target}
+        for what, value, unit, target in figures
     ]
 
 
@@ -126,22 +143,23 @@ def main() -> None:
     """Measures, prints, and writes the table where it is asked to."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("models", nargs="*", default=list(MODELS), help="names or paths")
-    parser.add_argument("--dtype", choices=("fp32", "bf16"), default="fp32")
     parser.add_argument("--runs", type=int, default=RUNS, help="cold starts of each model")
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
     arguments = parser.parse_args()
-    rows: list[dict[str, str | float | None]] = []
+    rows: list[dict[str, Any]] = []
     for model in arguments.models:
-        path = models_folder() / MODELS[model].file if model in MODELS else Path(model)
+        path = find(model)
         name = model if model in MODELS else path.stem
-        runs = [measure(path, arguments.dtype) for _ in range(arguments.runs)]
-        found = rows_of(name, runs)
+        torch_runs = [torch_alone() for _ in range(arguments.runs)]
+        torch_seconds = statistics.median(seconds for seconds, _ in torch_runs)
+        runs = [measure(path, torch_runs[0][1]) for _ in range(arguments.runs)]
+        found = rows_of(name, runs, torch_seconds)
         rows += found
+        cold, processor, alone, peak, held, weights = (row["value"] for row in found)
         print(
-            f"{name} {arguments.dtype}: {found[0]['value']} s (target {found[0]['target']}), "
-            f"peak {runs[0].peak_bytes / 1e6:.0f} MB, held {runs[0].held_bytes / 1e6:.0f} MB, "
-            f"weights {runs[0].weight_bytes / 1e6:.0f} MB: "
-            f"{float(found[1]['value'] or 0) / runs[0].weight_bytes:.2f} of them at the peak"
+            f"{name}: {cold} s (target {found[0]['target']}), {processor} s of processor time, "
+            f"{alone} s for import torch alone; peak {peak / 1e6:.0f} MB, held {held / 1e6:.0f} "
+            f"MB, weights {weights / 1e6:.0f} MB: {peak / weights:.2f} of them at the peak"
         )
     if arguments.json is not None:
         write_result(arguments.json, command=["python", *sys.argv], rows=rows, seed=0)

@@ -22,10 +22,9 @@ from ttc.engine.local.attention import CHUNK, Span
 from ttc.engine.local.cache import Match, Page, PrefixCache, common_length
 from ttc.engine.local.call import Call
 from ttc.engine.local.kv import KVPool
-from ttc.engine.local.logprobs import token_logprobs
 from ttc.engine.local.model import Model
 from ttc.engine.local.reading import Reading
-from ttc.engine.local.sample import Drawn, draw_tokens
+from ttc.engine.local.sample import Drawn
 from ttc.engine.local.sequence import Sequence
 from ttc.errors import EngineError
 from ttc.types import Chunk
@@ -282,8 +281,10 @@ class Batch:
         else:
             outputs[:, self._unsampled] = -torch.inf
             wanted = [reading.wants[row] for reading, row in reads]
-            values = token_logprobs(outputs[len(draws) :], wanted) if reads else []
-        drawn = draw_tokens(outputs[: len(draws)], draws) if draws else Drawn([], [], [], [], [])
+            values = self.model.logprobs(outputs[len(draws) :], wanted) if reads else []
+        drawn = Drawn([], [], [], [], [])
+        if draws:
+            drawn = self.model.draw(outputs[: len(draws)], draws)
         notes = [_Note(*read, found) for read, found in zip(reads, values, strict=True)]
         return drawn, notes
 

@@ -23,8 +23,8 @@ __all__ = ["Kernel", "Linear", "LinearFactory", "onednn", "padded", "tiled"]
 logger = logging.getLogger(__name__)
 
 _TILE_ROWS = 16
-_PROBE_ROWS = (1, 1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 16, 17, 24, 31, 32, 48, 63, 64, 100, 128, 200)
-_PROBE_ROWS_OF_LARGE_WEIGHTS = (1, 3, 5, 8, 17, 32, 100)
+_PROBE_ROWS = (1, 1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 16, 17, 24, 33, 65, 130)
+_PROBE_ROWS_OF_LARGE_WEIGHTS = (1, 4, 17, 72)
 _LARGE_WEIGHT = 1 << 24  # elements: a vocabulary's head, where each probe takes milliseconds
 
 

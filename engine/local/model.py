@@ -20,7 +20,9 @@ from ttc.engine.local.config import ModelConfig, RewardHead
 from ttc.engine.local.files.loader import Loader, Rows, Weights, vector
 from ttc.engine.local.kv import KVPool
 from ttc.engine.local.linear import Linear, LinearFactory
-from ttc.engine.local.rope import Rotation
+from ttc.engine.local.logprobs import token_logprobs
+from ttc.engine.local.rotation import Rotation
+from ttc.engine.local.sample import Draw, Drawn, draw_tokens
 
 __all__ = ["Llama", "Model", "reward_layers"]
 
@@ -36,6 +38,14 @@ class Model(Protocol):
         self, token_ids: torch.Tensor, spans: Sequence[Span], pool: KVPool, wanted: torch.Tensor
     ) -> torch.Tensor:
         """Computes a step; see `Llama.forward`."""
+
+    def draw(self, logits: torch.Tensor, draws: Sequence[Draw]) -> Drawn:
+        """Draws a token for each row; see `sample.draw_tokens`."""
+
+    def logprobs(
+        self, logits: torch.Tensor, wanted: Sequence[Sequence[int]]
+    ) -> list[dict[int, float]]:
+        """The log probabilities of some tokens of each row; see `logprobs.token_logprobs`."""
 
 
 @dataclass(frozen=True)
@@ -148,6 +158,16 @@ class Llama:
             gate, up = layer.gate_up(self._normalise(x, layer.feed_forward_norm)).chunk(2, dim=-1)
             x = x + layer.down(F.silu(gate) * up)
         return self._head(self._normalise(x[wanted], self._norm))
+
+    def draw(self, logits: torch.Tensor, draws: Sequence[Draw]) -> Drawn:
+        """Draws a token for each row."""
+        return draw_tokens(logits, draws)
+
+    def logprobs(
+        self, logits: torch.Tensor, wanted: Sequence[Sequence[int]]
+    ) -> list[dict[int, float]]:
+        """The log probabilities of some tokens of each row."""
+        return token_logprobs(logits, wanted)
 
     def _normalise(self, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
         return F.rms_norm(x, weight.shape, weight, self.config.norm_eps)

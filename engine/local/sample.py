@@ -23,7 +23,7 @@ import torch.nn.functional as F
 
 from ttc.types import Sampling
 
-__all__ = ["Draw", "Drawn", "draw_tokens", "log_normaliser"]
+__all__ = ["Draw", "Drawn", "draw_tokens", "log_normaliser", "row_key"]
 
 _BLOCK = 64
 _NUCLEUS = 1024  # most nuclei are smaller; a larger one costs its row a full sort
@@ -63,7 +63,7 @@ def draw_tokens(logits: torch.Tensor, draws: Sequence[Draw]) -> Drawn:
     tokens that tie with the last one kept are kept. Greedy rows take the lowest id among equals.
 
     Args:
-        logits: (rows, vocab), finite.
+        logits: (rows, vocab), finite, or -inf where there is no token: in the same columns of all.
         draws: one for each row.
     """
     shifted = _shifted_logits(logits)
@@ -118,6 +118,8 @@ def _measure(
 ) -> tuple[list[float | None], list[float | None], list[array[float] | None]]:
     """Entropies, self-certainties and top log probabilities of the rows that ask for them.
 
+    It comes last, and may overwrite what it is given.
+
     Args:
         shifted: (rows, padded vocab) logits, -inf where there is no token.
         weights: (rows, padded vocab) their exponentials.
@@ -127,29 +129,32 @@ def _measure(
     entropies: list[float | None] = [None] * len(samplings)
     certainties: list[float | None] = [None] * len(samplings)
     tops: list[array[float] | None] = [None] * len(samplings)
-    rows = [row for row, sampling in enumerate(samplings) if sampling.entropy]
-    if rows:
-        moments = _moments(_rows(shifted, rows), _rows(weights, rows), totals[rows])
-        for row, entropy, certainty in zip(rows, *moments, strict=True):
-            entropies[row], certainties[row] = entropy, certainty
     for k in {sampling.logprobs for sampling in samplings if sampling.logprobs}:
         rows = [row for row, sampling in enumerate(samplings) if sampling.logprobs == k]
         best = _rows(shifted, rows).topk(min(k, shifted.shape[1])).values.double()
         for row, values in zip(rows, (best - totals[rows, None]).tolist(), strict=True):
             tops[row] = array("f", [value for value in values if value > -math.inf])
+    rows = [row for row, sampling in enumerate(samplings) if sampling.entropy]
+    if rows:
+        moments = _moments(_rows(shifted, rows), _rows(weights, rows), totals[rows])
+        for row, entropy, certainty in zip(rows, *moments, strict=True):
+            entropies[row], certainties[row] = entropy, certainty
     return entropies, certainties, tops
 
 
 def _moments(
     shifted: torch.Tensor, weights: torch.Tensor, totals: torch.Tensor
 ) -> tuple[list[float], list[float]]:
-    """Entropies and self-certainties of rows; sums go by blocks, so that rows stay independent."""
-    real = shifted.nan_to_num(neginf=0.0)  # so that 0 x exp(-inf) is 0
-    count = shifted.shape[1] - shifted.isneginf().count_nonzero(-1).double()
-    weighted = _block_sums(weights * real).double().sum(-1)
+    """Entropies and self-certainties of rows, which it overwrites: new memory would cost more.
+
+    Sums go by blocks, so that rows stay independent.
+    """
+    count = shifted.shape[1] - int(shifted[0].isneginf().count_nonzero())
+    real = shifted.nan_to_num_(neginf=0.0)  # so that 0 x exp(-inf) is 0
+    weighted = _block_sums(weights.mul_(real)).double().sum(-1)
     mean = _block_sums(real).double().sum(-1) / count
     entropies = totals - weighted / totals.exp()
-    certainties = totals - mean - count.log()
+    certainties = totals - mean - math.log(count)
     return entropies.clamp_(min=0.0).tolist(), certainties.clamp_(min=0.0).tolist()
 
 
@@ -182,7 +187,7 @@ def _race(
         masses: (draws, blocks) the sums of those rows' weights.
         draws: the keys of the noise.
     """
-    keys = torch.tensor([_row_key(draw) for draw in draws])[:, None]  # (draws, 1)
+    keys = torch.tensor([row_key(draw) for draw in draws])[:, None]  # (draws, 1)
     # Blocks count backwards from -1 and tokens forwards from 0, so that no noise is used twice.
     noise = _gumbel(keys, -1 - torch.arange(masses.shape[1]))
     blocks = (masses.double().log() + noise).argmax(-1)  # (draws,)
@@ -235,7 +240,7 @@ def _nucleus_floor(scaled: torch.Tensor, share: torch.Tensor) -> torch.Tensor:
     return floor
 
 
-def _row_key(draw: Draw) -> int:
+def row_key(draw: Draw) -> int:
     """A signed 64-bit key of (seed, position)."""
     key = _mix((_mix(draw.seed & _MASK) + draw.position * _GOLDEN) & _MASK)
     return key - (1 << 64) if key >> 63 else key

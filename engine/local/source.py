@@ -1,4 +1,7 @@
-"""A model as the engine needs it: what it is made of, vocabulary, template, weights for later."""
+"""A model as the engine needs it: what it is made of, vocabulary, template, weights for later.
+
+Opening a GGUF file imports no torch, so that `load` can do both at once.
+"""
 
 from __future__ import annotations
 
@@ -7,20 +10,20 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
-
-import torch
+from typing import TYPE_CHECKING, Literal
 
 from ttc.engine.local.config import ModelConfig
-from ttc.engine.local.files.folder import Folder, folder_weights, read_folder
 from ttc.engine.local.files.gguf import GGUFFile, read_gguf
 from ttc.engine.local.files.gguf_config import gguf_config, gguf_weights
-from ttc.engine.local.files.loader import Weights
-from ttc.engine.local.model import Llama, Model
-from ttc.engine.local.native import Kernels, NativeModel
 from ttc.engine.local.text.prompt import ChatTemplate
 from ttc.engine.local.text.tokenizer import TextTokens
 from ttc.errors import EngineError, ModelFileError
+
+if TYPE_CHECKING:
+    from ttc.engine.local.files.folder import Folder
+    from ttc.engine.local.files.loader import Weights
+    from ttc.engine.local.model import Model
+    from ttc.engine.local.native import Kernels
 
 __all__ = ["Arithmetic", "ModelSource", "Progress", "open_model"]
 
@@ -32,7 +35,8 @@ Arithmetic = Literal["int8", "fp32", "bf16"]
 Progress = Callable[[str, int, int | None], None]
 """Is told a stage, how much of it is done, and of how much (`None` where that is unknown)."""
 
-_TYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
+_TYPES = {"fp32": "float32", "bf16": "bfloat16"}
+"""What torch calls them."""
 _PICKLED = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 
 
@@ -80,18 +84,11 @@ def open_model(
         raise ModelFileError(
             f"{path} holds weights alone; give its folder, with config.json and tokenizer.json"
         )
-    model = read_folder(path) if path.is_dir() else read_gguf(path)
-    if isinstance(model, Folder):
-        config, weights = model.config, folder_weights(model)
-    else:
-        config = gguf_config(model)
-        weights = gguf_weights(model, config)
-    with ThreadPoolExecutor(2) as pool:  # both leave the interpreter to the vocabulary
+    model, config, weights = _read(path)
+    with ThreadPoolExecutor(1) as pool:  # a digest leaves the interpreter to the vocabulary
         digest = pool.submit(model.fingerprint)
-        kernels = pool.submit(_kernels, config, arithmetic)
         tokens, template = _text(model)
         fingerprint = digest.result()
-    build = _builder(config, weights, kernels.result() or _TYPES[arithmetic or "fp32"], progress)
     if tokens.size > config.vocab:
         raise ModelFileError(
             f"{path}: the tokenizer has {tokens.size} tokens, and the model knows {config.vocab}; "
@@ -99,17 +96,36 @@ def open_model(
         )
     return ModelSource(
         config=config,
-        build=build,
+        build=lambda: _build(config, weights, arithmetic, progress),
         tokens=tokens,
         template=template,
         fingerprint=fingerprint,
     )
 
 
+def _build(
+    config: ModelConfig, weights: Weights, arithmetic: Arithmetic | None, progress: Progress
+) -> Model:
+    """The model in memory. Only here is torch needed, and imported."""
+    import torch
+
+    from ttc.engine.local.model import Llama
+    from ttc.engine.local.native import NativeModel
+
+    def told(done: int, total: int) -> None:
+        progress("load", done, total)
+
+    kernels = None if arithmetic in _TYPES else _kernels(config, arithmetic)
+    if kernels is not None:
+        return NativeModel(config, weights, kernels, told)
+    dtype: torch.dtype = getattr(torch, _TYPES[arithmetic or "fp32"])
+    return Llama(config, weights, dtype, told)
+
+
 def _kernels(config: ModelConfig, arithmetic: Arithmetic | None) -> Kernels | None:
     """The compiled kernels, or `None` where PyTorch computes."""
-    if arithmetic in _TYPES:
-        return None
+    from ttc.engine.local.native import Kernels, NativeModel
+
     try:
         NativeModel.check(config)
         return Kernels()
@@ -120,21 +136,22 @@ def _kernels(config: ModelConfig, arithmetic: Arithmetic | None) -> Kernels | No
         return None
 
 
-def _builder(
-    config: ModelConfig, weights: Weights, how: Kernels | torch.dtype, progress: Progress
-) -> Callable[[], Model]:
-    def told(done: int, total: int) -> None:
-        progress("load", done, total)
+def _read(path: Path) -> tuple[Folder | GGUFFile, ModelConfig, Weights]:
+    """The headers, what they describe, and the tensors."""
+    if path.is_dir():
+        from ttc.engine.local.files.folder import folder_weights, read_folder
 
-    if isinstance(how, torch.dtype):
-        return lambda: Llama(config, weights, how, told)
-    return lambda: NativeModel(config, weights, how, told)
+        folder = read_folder(path)
+        return folder, folder.config, folder_weights(folder)
+    file = read_gguf(path)
+    config = gguf_config(file)
+    return file, config, gguf_weights(file, config)
 
 
 def _text(model: Folder | GGUFFile) -> tuple[TextTokens, ChatTemplate | None]:
     """The vocabulary and the chat template."""
-    if isinstance(model, Folder):
-        tokens = TextTokens.from_folder(model.path)
-        return tokens, ChatTemplate.from_folder(model.path, tokens)
-    tokens = TextTokens.from_gguf(model)
-    return tokens, ChatTemplate.from_gguf(model, tokens)
+    if isinstance(model, GGUFFile):
+        tokens = TextTokens.from_gguf(model)
+        return tokens, ChatTemplate.from_gguf(model, tokens)
+    tokens = TextTokens.from_folder(model.path)
+    return tokens, ChatTemplate.from_folder(model.path, tokens)

@@ -7,7 +7,7 @@ from fractions import Fraction
 import pytest
 
 from ttc.answers import answer_key
-from ttc.answers.keys import MAX_DIGITS
+from ttc.answers.algebra import MAX_DIGITS
 
 
 def test_equivalent_forms_share_a_key() -> None:
@@ -134,7 +134,7 @@ def test_texts_differ_by_more_than_case_and_markup(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["1e999999999", "-1e-999999999", "9" * (MAX_DIGITS + 1), "1/0", "--5"]
+    "text", ["9" * (MAX_DIGITS + 1), "1/0", "--5", f"1/{'1' * (MAX_DIGITS + 1)}"]
 )
 def test_a_number_that_cannot_be_read_is_a_text(text: str) -> None:
     """EQ-16: the digits are bounded before anything is evaluated."""

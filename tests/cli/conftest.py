@@ -30,7 +30,7 @@ def use_engine(monkeypatch: pytest.MonkeyPatch) -> Callable[[FakeEngine], FakeEn
     """Puts an engine in the place of every model."""
 
     def use(engine: FakeEngine) -> FakeEngine:
-        monkeypatch.setattr("ttc.registry.load_engine", lambda model: engine)
+        monkeypatch.setattr("ttc.registry.load_engine", lambda model, progress=None: engine)
         return engine
 
     return use

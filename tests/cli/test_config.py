@@ -63,7 +63,7 @@ def test_the_default_model_is_a_setting(
     """And an option comes before it."""
     asked: list[str] = []
 
-    def load(model: str | Engine) -> Engine:
+    def load(model: str | Engine, progress: object = None) -> Engine:
         if not isinstance(model, str):
             return model
         asked.append(model)

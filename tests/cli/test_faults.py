@@ -176,7 +176,7 @@ def test_a_bug_in_a_node_keeps_its_traceback(use_engine: Use) -> None:
 
 
 def _fail(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
-    def load(model: str) -> Never:
+    def load(model: str, progress: object = None) -> Never:
         raise error
 
     monkeypatch.setattr("ttc.registry.load_engine", load)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import struct
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -200,3 +201,61 @@ def test_the_list_is_made_without_the_hub(run_ttc: Cli, monkeypatch: pytest.Monk
     monkeypatch.setenv("TTC_OFFLINE", "1")
 
     assert run_ttc("models").returncode == 0
+
+
+def test_a_removed_model_is_gone(models: Path, run_ttc: Cli) -> None:
+    """A file, all parts of a split one, or a folder; its source stays."""
+    write_folder(models / "folder")
+    for part in (1, 2):
+        write_gguf(models / f"split-0000{part}-of-00002.gguf")
+    source = write_gguf(models.parent / "mine.gguf")
+    run_ttc("pull", str(source))
+
+    for name in ("folder", "split", "mine"):
+        done = run_ttc("remove", name)
+        assert done.stdout.startswith(f"removed {name}, "), done.stderr
+    assert list(models.iterdir()) == []
+    assert source.exists()
+
+
+def test_a_removed_model_of_the_hub_leaves_its_neighbours(models: Path, run_ttc: Cli) -> None:
+    """Two files of one commit are two models."""
+    hub = models / "hub"
+    folder = hub / "org--toy" / COMMIT
+    for name in ("a.gguf", "b.gguf"):
+        write_gguf(folder / name)
+        write_record(
+            hub,
+            Record(repo="org/toy", revision="main", commit=COMMIT, file=name, files={name: ""}),
+        )
+    assert run_ttc("remove", "org/toy:a.gguf").returncode == 0
+    assert [path.name for path in folder.iterdir()] == ["b.gguf"]
+
+    assert run_ttc("remove", "org/toy:b.gguf").returncode == 0
+    assert not folder.exists()
+
+
+@pytest.mark.parametrize("name", ["nothing", "../mine", "smollm2-135m", "", "hub"])
+def test_what_does_not_lie_among_the_models_is_not_removed(
+    models: Path, run_ttc: Cli, name: str
+) -> None:
+    """No path is ever deleted, and the fault says what there is."""
+    write_gguf(models / "mine.gguf")
+    other = write_gguf(models.parent / "mine.gguf")
+
+    done = run_ttc("remove", name)
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"ttc: no model {name!r} can be removed; there is mine\n"
+    assert other.exists()
+
+
+def test_the_list_of_models_imports_no_torch(models: Path) -> None:
+    """It reads headers alone, and torch takes seconds."""
+    write_gguf(models / "mine.gguf")
+    write_folder(models / "folder")
+    code = (
+        "import sys; from ttc.cli import main; main(['models']); assert 'torch' not in sys.modules"
+    )
+
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, timeout=60)

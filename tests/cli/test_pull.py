@@ -52,7 +52,7 @@ def test_progress_shows_the_stages_on_a_terminal(
     stub: Path, run_ttc: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Those without a known end as well."""
-    monkeypatch.setattr("ttc.cli.pull.is_live", lambda: True)
+    monkeypatch.setattr("ttc.cli.terminal.is_live", lambda: True)
     monkeypatch.setenv("FORCE_COLOR", "1")
 
     done = run_ttc("pull", NAME)

@@ -18,7 +18,7 @@ from tests.core.lab import (
 )
 from ttc import Budget, EngineError, Node, confidence
 from ttc.registry import lookup, names
-from ttc.strategies import Best, Cascade, Sample, Vote
+from ttc.strategies import Abstain, Best, Cascade, Sample, Vote
 from ttc.strategies.named import NamedGraph
 from ttc.testing import FakeEngine, ManualClock, ScriptedVerifier
 
@@ -33,6 +33,7 @@ CASES: dict[str, Callable[[int], Node]] = {
     "cascade": lambda n: Cascade(
         Sample(n=n) >> Vote(), Sample(n=n) >> Vote(), accept=confidence(1)
     ),
+    "abstain": lambda n: Sample(n=n) >> Vote() >> Abstain(bool),
     "greedy": lambda n: lookup("nodes", "greedy")(),
     "self_consistency": lambda n: lookup("nodes", "self_consistency")(n=n),
     "best_of_n": lambda n: lookup("nodes", "best_of_n")(n=n, verifier=SCORES),

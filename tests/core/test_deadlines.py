@@ -235,3 +235,33 @@ def test_a_blocked_event_loop_is_named(caplog: pytest.LogCaptureFixture) -> None
 
     assert "late, since something blocked the event loop" in caplog.text
     assert outcome.stopped_by == "seconds"
+
+
+def test_a_slow_branch_holds_up_nobody_else() -> None:
+    """Neither another problem, nor another part of the same graph, nor a later fork's own work."""
+    clock = ManualClock()
+    first: dict[object, int] = {}
+
+    def pace(request: Request) -> float:
+        key = (request.branch.text, request.seed)
+        return 100.0 if first.setdefault(key, len(first)) == 0 else 0.01
+
+    ended: list[float] = []
+    engine = FakeEngine(SAID, clock=clock, seconds_per_token=pace)
+    graph = (Sample(n=2, max_tokens=9) | Sample(n=3, max_tokens=9)) >> Vote()
+    outcomes = clock.run(
+        ttc.asolve_many(
+            [QUESTION, "Another question?"],
+            graph,
+            model=engine,
+            clock=clock,
+            seed=0,
+            watch=lambda event: ended.append(clock.now()),
+        )
+    )
+    slow, quick = outcomes
+
+    assert quick.usage.seconds is not None
+    assert quick.usage.seconds < 1
+    assert slow.usage.seconds == pytest.approx(500.0)
+    assert sum(moment < 1 for moment in ended) >= 4 + 5

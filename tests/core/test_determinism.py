@@ -6,6 +6,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+from collections import Counter
 from collections.abc import Callable
 
 import pytest
@@ -231,6 +232,27 @@ def test_every_reason_for_a_timing_dependent_result_is_named() -> None:
     assert shared.outcome.timing_dependent == (
         "the limit of calls acted while several nodes drew on it",
     )
+
+
+def test_arrival_order_is_taken_only_where_it_is_asked_for_by_name() -> None:
+    """The quick ones come first, the trace holds their order, and the outcome says so."""
+    graph = Sample(n=6, max_tokens=20, order="arrival") >> Vote()
+    run = solved(graph, talker(longest=12), pace=uneven(3)).outcome
+    arrived = [c.branch.call for c in run.candidates]
+    launched = [r.detail["launched"] for r in run.trace if "launched" in r.detail]
+
+    assert arrived == [f"0.sample#{index}" for index in launched]
+    assert sorted(launched) == list(range(6)) != launched
+    assert run.timing_dependent == ("arrival order was asked for",)
+    assert run.answer == Counter(c.answer for c in run.candidates if c.answer).most_common(1)[0][0]
+
+
+def test_arrival_order_ends_at_a_limit_like_any_other() -> None:
+    """A refused fork ends the sampling, and what has ended stands."""
+    graph = Sample(n=9, max_tokens=9, order="arrival") >> Vote()
+    run = solved(graph, "The answer is 1.", budget=Budget(calls=4), pace=uneven(1)).outcome
+
+    assert (run.answer, run.stopped_by, run.usage.calls) == ("1", "calls", 4)
 
 
 class Judging(ScriptedVerifier):

@@ -126,7 +126,7 @@ def test_a_limit_on_what_an_engine_does_not_tell_is_refused(limit: str) -> None:
     """It would never act."""
     engine = FakeEngine("It is 4.")
     engine.costs = None
-    budget = Budget(**{limit: 10**9})  # type: ignore[arg-type]
+    budget = Budget(**{limit: 10**9})
     with pytest.raises(PriceError, match=f"leave the limit of\\s+{limit} out"):
         ttc.solve(QUESTION, SelfConsistency(n=2), model=engine, budget=budget)
 

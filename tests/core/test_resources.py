@@ -40,7 +40,7 @@ def test_every_physical_line_is_the_engines_own_count(failing: float) -> None:
         (engine.input_tokens + 4 * engine.output_tokens) / 1e6, rel=1e-12
     )
     assert usage.kv_byte_seconds == pytest.approx(engine.kv_byte_seconds, rel=1e-9)
-    assert run.spent["cost_usd"] == round(usage.cost_usd * 10**12)
+    assert run.spent["cost_usd"] == round((usage.cost_usd or 0) * 10**12)
 
 
 def test_roles_sum_to_the_whole_and_keep_a_judges_work_apart() -> None:

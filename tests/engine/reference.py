@@ -11,8 +11,9 @@ import numpy as np
 import torch
 import transformers
 from gguf import GGMLQuantizationType, GGUFWriter
-from gguf.quants import dequantize, quantize
+from gguf.quants import dequantize
 
+from ttc.benchmarks.perf.quantise import format_for, quantised
 from ttc.engine.local.attention import CHUNK, Span
 from ttc.engine.local.files.folder import folder_weights, read_folder
 from ttc.engine.local.files.gguf import read_gguf
@@ -159,12 +160,10 @@ def write_gguf(
         if name in ("llama", "smollm3") and (count := heads.get(own.split(".")[-2])):
             values = permuted(values, count)
         target = names.get_name(own, try_suffixes=(".weight", ".bias"))
-        plain = values.ndim == 1 or kind == GGMLQuantizationType.F32
-        writer.add_tensor(
-            target,
-            values if plain else quantize(values, kind),
-            raw_dtype=GGMLQuantizationType.F32 if plain else kind,
-        )
+        is_plain = values.ndim == 1 or kind == GGMLQuantizationType.F32
+        taken = GGMLQuantizationType.F32 if is_plain else format_for(values.shape[1], kind)
+        data = values if is_plain else quantised(values, taken)
+        writer.add_tensor(target, data, raw_dtype=taken)
     for target, values in (tensors or {}).items():
         writer.add_tensor(target, values)
     writer.write_header_to_file()
@@ -186,7 +185,8 @@ def round_through(model: Any, kind: GGMLQuantizationType) -> Any:
     with torch.no_grad():
         for weight in model.parameters():
             if weight.dim() == 2:
-                values = dequantize(quantize(weight.numpy(), kind), kind)
+                taken = format_for(weight.shape[1], kind)
+                values = dequantize(quantised(weight.numpy(), taken), taken)
                 weight.copy_(torch.from_numpy(np.ascontiguousarray(values)))
     return model
 

@@ -80,7 +80,7 @@ def template(make: Callable[..., ChatTemplate]) -> ChatTemplate:
 def test_control_tokens_come_from_the_template_alone(
     template: ChatTemplate, tokens: TextTokens, role: Any, content: str
 ) -> None:
-    """As many as around harmless text, whoever speaks; and the text survives as it is."""
+    """ST-08: As many as around harmless text, whoever speaks; and the text survives as it is."""
     controls = set(tokens.control.values())
     forged, harmless = (
         template.render([user("x"), Message(role=role, content=text), user("y")])
@@ -172,7 +172,7 @@ def test_templates_give_the_text_of_transformers(make: Callable[..., ChatTemplat
 
 
 def test_a_new_turn_follows_the_last_message(template: ChatTemplate) -> None:
-    """Its end, and one header."""
+    """ST-12: Its end, and one header."""
     text = template.render([user("x"), assistant("The answer is ")]).text
 
     assert text.endswith("The answer is<|im_end|>\n<|im_start|>assistant\n")
@@ -185,7 +185,7 @@ def test_a_new_turn_follows_the_last_message(template: ChatTemplate) -> None:
 def test_a_message_goes_on_to_the_letter(
     make: Callable[..., ChatTemplate], tokens: TextTokens, source: str, said: str
 ) -> None:
-    """The prompt ends with the text, spaces included, and with no end of a message."""
+    """ST-12: The prompt ends with the text, spaces included, and with no end of a message."""
     prompt = make(source).render([user("1 + 1?"), assistant(said)], continue_last=True)
     controls = [i for i in prompt.token_ids if i in tokens.control.values()]
     header = prompt.text.removesuffix(said)
@@ -213,7 +213,7 @@ def test_only_a_message_of_the_assistant_goes_on(template: ChatTemplate) -> None
 
 
 def test_a_prompt_cannot_go_on_and_ask_anew(template: ChatTemplate) -> None:
-    """One of the two, by one switch."""
+    """ST-12: One of the two, by one switch."""
     with pytest.raises(EngineError, match="add_generation_prompt is set by the engine itself"):
         template.render(
             [user("x"), assistant("y")],
@@ -351,7 +351,7 @@ def test_a_sequence_starts_once(
     adds: bool,
     content: str,
 ) -> None:
-    """Whoever asks for its start, and whatever the message says."""
+    """ST-09: Whoever asks for its start, and whatever the message says."""
     tokens = TextTokens.from_gguf(make_file(bos_token_id=258, add_bos_token=adds))
     model = replace(tiny, tokens=tokens, template=ChatTemplate(source, tokens, {}))
     with LocalEngine(model, name="tiny") as engine:

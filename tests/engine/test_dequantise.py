@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 from gguf import GGML_QUANT_SIZES, GGUFWriter
 from gguf import GGMLQuantizationType as Kind
 from gguf.quants import dequantize
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.engine.conftest import TINY, tiny_weights
 from tests.engine.reference import ids_of, logits_of
-from ttc.engine.local.config import ModelConfig
+from ttc.benchmarks.perf.quantise import quantised
 from ttc.engine.local.files.dequantise import FORMATS, NAMES
 from ttc.engine.local.files.gguf import read_gguf
 from ttc.engine.local.files.loader import Loader
 from ttc.engine.local.files.tensor import Tensor
-from ttc.engine.local.files.weights import expected_shapes
 from ttc.engine.local.model import Llama
 
 HALVES = {"Q4_K": (0, 2), "Q5_K": (0, 2), "Q6_K": (208,), "Q4_1": (0, 2), "Q5_1": (0, 2)}
@@ -109,37 +111,43 @@ def test_a_bfloat16_tensor_keeps_every_bit_of_a_not_a_number() -> None:
     assert bits(rows_of("BF16", raw)).tolist() == [[0x7F810000, 0xFF010000]]
 
 
-@pytest.mark.parametrize("kind", ["Q4_K", "Q5_K", "Q6_K", "Q5_0", "Q5_1"])
+@pytest.mark.parametrize("kind", FORMATS)
 def test_a_model_of_any_format_computes_with_its_dequantised_weights(
     kind: str, tmp_path: Path
 ) -> None:
-    """Those that gguf-py cannot write, too, since random blocks are weights as well."""
-    config = ModelConfig(
-        num_layers=2,
-        hidden=256,
-        num_heads=4,
-        num_kv_heads=2,
-        head_dim=64,
-        feed_forward=256,
-        vocab=96,
-        context=64,
-    )
-    writer = GGUFWriter(tmp_path / "model.gguf", "qwen2")
-    values: dict[str, torch.Tensor] = {}
-    for seed, (name, shape) in enumerate(expected_shapes(config).items()):
-        if len(shape) == 1:
-            values[name] = torch.ones(shape)
-            writer.add_tensor(name, values[name].numpy())
-            continue
-        raw = random_rows(kind, shape[0], shape[1], seed)
-        values[name] = torch.from_numpy(np.ascontiguousarray(dequantize(raw, Kind[kind])))
-        writer.add_tensor(name, raw, raw_dtype=Kind[kind])
+    """Those that gguf-py reads; and its loss is near that of the weights as they were."""
+    config = replace(TINY, hidden=256, num_heads=4, head_dim=64, feed_forward=256, vocab=96)
+    plain = tiny_weights(config)
+    writer, values = GGUFWriter(tmp_path / "model.gguf", "qwen2"), dict(plain)
+    for name, weight in plain.items():
+        taken = Kind[kind] if weight.dim() == 2 else Kind.F32
+        data = quantised(weight.numpy(), taken)
+        values[name] = torch.from_numpy(np.array(dequantize(data, taken), dtype=np.float32))
+        writer.add_tensor(name, data, raw_dtype=taken)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
-    file, ids = read_gguf(tmp_path / "model.gguf"), ids_of(40)
-    mine = logits_of(Llama(config, file.tensors, torch.float32), ids)
+    file, ids = read_gguf(tmp_path / "model.gguf"), ids_of(60)
+    mine, theirs, exact = (
+        logits_of(Llama(config, weights, torch.float32), ids)
+        for weights in (file.tensors, values, plain)
+    )
 
-    assert torch.equal(mine, logits_of(Llama(config, values, torch.float32), ids))
-    assert torch.isfinite(mine).all()
+    assert torch.equal(mine, theirs)
+    losses = [float(F.cross_entropy(logits[:-1], ids[1:])) for logits in (mine, exact)]
+    assert losses[0] == pytest.approx(losses[1], rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("kind", "error"),
+    [("Q4_K", 0.09), ("Q5_K", 0.045), ("Q6_K", 0.025)],
+)
+def test_what_the_tests_write_is_near_what_it_stands_for(kind: str, error: float) -> None:
+    """The root of the mean square error of normal numbers; zeros stay zeros."""
+    values = np.random.default_rng(0).standard_normal((64, 512)).astype(np.float32)
+    values[0] = 0
+    found = dequantize(quantised(values, Kind[kind]), Kind[kind])
+
+    assert np.sqrt(np.mean((found - values) ** 2)) < error
+    assert not found[0].any()

@@ -67,7 +67,7 @@ def test_shards_are_one_model(tmp_path: Path) -> None:
 
 
 def test_a_tied_head_is_the_embedding(tmp_path: Path) -> None:
-    """Stored once, or twice and equal; by the flag, or by the family where it is absent."""
+    """WT-02: Stored once, or twice and equal; by the flag, or by the family where it is absent."""
     ids = ids_of(40)
     for family, flag in (("qwen2", True), ("smollm3", ...)):
         model = make_model(family)
@@ -81,7 +81,7 @@ def test_a_tied_head_is_the_embedding(tmp_path: Path) -> None:
 
 
 def test_a_head_is_never_made_up(tmp_path: Path) -> None:
-    """Untied and missing, by the flag or the family's default; or tied and another tensor."""
+    """WT-02: Untied and missing, by flag or family default; or tied and another tensor."""
     for flag in (False, ...):
         folder = save(make_model("llama"), tmp_path / str(flag))
         change(folder, tensors={HEAD: ...}, tie_word_embeddings=flag)

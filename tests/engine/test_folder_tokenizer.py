@@ -12,10 +12,13 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pro
 from tokenizers import pre_tokenizers as pre
 
 from tests.engine.texts import mixed_texts
+from ttc.engine.local.sequence import Sequence
 from ttc.engine.local.text.stream import TextStream
 from ttc.engine.local.text.tokenizer import TextTokens
 from ttc.engine.local.text.vocabulary import BYTE_LETTERS
 from ttc.errors import ModelFileError
+from ttc.ports import Request
+from ttc.types import Branch, Sampling
 
 Make = Callable[..., Path]
 PLAIN = [text for text in mixed_texts(2000, seed=1) if "<" not in text]
@@ -145,7 +148,7 @@ def test_a_space_in_front_comes_where_the_library_gives_one(
 
 
 def test_every_declared_end_ends_a_text(make_folder: Make) -> None:
-    """The union of four files, numbers and lists."""
+    """ST-10: The union of four files, numbers and lists."""
     path = make_folder(
         byte_tokenizer(),
         config={"eos_token_id": 5, "vocab_size": 1000},
@@ -157,6 +160,41 @@ def test_every_declared_end_ends_a_text(make_folder: Make) -> None:
 
     ends = {tokens.control["<|im_end|>"], tokens.control["<|eot|>"]}
     assert tokens.end_ids == {5, 9} | ends
+
+
+@pytest.mark.parametrize(
+    ("script", "kept", "stop"),
+    [([1, 2, 9, 3], [1, 2, 9], 9), ([1, 7, 3], [1, 7], 7), ([1, 2, 3], [1, 2, 3], None)],
+)
+def test_a_call_ends_at_the_first_of_several_ends(
+    make_folder: Make, script: list[int], kept: list[int], stop: int | None
+) -> None:
+    """ST-10: whichever file declared it, else by its length; the end is computed, and no text."""
+    path = make_folder(
+        byte_tokenizer(),
+        config={"eos_token_id": 5},
+        generation_config={"eos_token_id": [5, 9]},
+    )
+    vocabulary = TextTokens.from_folder(path)
+    spelt = {token: vocabulary.bytes_of(token).decode() for token in script}
+    request = Request(
+        branch=Branch(text="A", token_ids=(65,)),
+        max_tokens=3,
+        sampling=Sampling(),
+        seed=0,
+        until=(7,),
+    )
+    call = Sequence(request, [65], 3, vocabulary, None)
+    branch = None
+    for token in script:
+        branch = call.accept(token, -1.0, None, None, None).branch
+        if branch is not None:
+            break
+
+    assert branch is not None
+    assert (branch.token_ids, branch.stop_reason) == (tuple(kept), stop)
+    assert branch.finish_reason == ("length" if stop is None else "stop")
+    assert branch.text == "".join(spelt[token] for token in kept if token != stop)
 
 
 @pytest.mark.parametrize(
@@ -227,7 +265,7 @@ def broken(**changes: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("files", "message"),
     [
-        ({}, "tokenizer.json is missing, and no other tokenizer file"),
+        ({}, r"has neither tokenizer\.json nor tokenizer\.model, and no other"),
         ({"tokenizer": "{"}, "cannot be read"),
         ({"tokenizer": []}, "holds no JSON object"),
         ({"tokenizer": broken(model={"type": "Unigram"})}, "'Unigram' is not supported.*'BPE'"),

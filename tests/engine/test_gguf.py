@@ -236,7 +236,7 @@ HOSTILE = {
 
 @pytest.mark.parametrize("fault", HOSTILE)
 def test_a_hostile_header_is_refused_at_once(fault: str, tmp_path: Path) -> None:
-    """In less than a second, and without memory for what it claims."""
+    """WT-06: In less than a second, and without memory for what it claims."""
     content, message = HOSTILE[fault]
     path = tmp_path / "hostile.gguf"
     path.write_bytes(content)

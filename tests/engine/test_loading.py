@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import shutil
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +17,7 @@ from gguf import GGUFWriter
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 from tests.engine.reference import make_model, save, write_gguf
-from ttc.engine.local import LocalEngine
+from ttc.engine.local import LocalEngine, load
 from ttc.engine.local.source import open_model
 from ttc.engine.local.text.vocabulary import BYTE_LETTERS
 from ttc.errors import EngineError, ModelFileError
@@ -55,6 +58,7 @@ def folder(tmp_path: Path) -> Path:
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.add_special_tokens([END])
     tokenizer.save(str(path / "tokenizer.json"))
+    (path / "generation_config.json").write_text('{"eos_token_id": 257}')
     return path
 
 
@@ -161,3 +165,24 @@ def test_int8_that_was_asked_for_is_never_replaced(file: Path, no_compiler: None
     """Without a compiler it is refused."""
     with pytest.raises(EngineError, match="no C compiler"):
         LocalEngine.load(file, arithmetic="int8")
+
+
+def test_a_file_is_opened_without_torch(file: Path) -> None:
+    """So both can be done at once; together they take most of a small model's loading."""
+    code = (
+        "import sys; from pathlib import Path; from ttc.engine.local.source import open_model; "
+        "open_model(Path(sys.argv[1])); sys.exit('torch' in sys.modules)"
+    )
+
+    subprocess.run([sys.executable, "-c", code, str(file)], check=True, timeout=60)
+
+
+def test_the_engine_of_a_path_is_loaded_once(file: Path) -> None:
+    """And its loading is told of; garbage is collected again after it."""
+    told: list[str] = []
+    engine = load(str(file), lambda stage, done, total: told.append(stage))
+
+    assert load(str(file)) is engine
+    assert told == ["open", *["load"] * 5]
+    assert gc.isenabled()
+    engine.close()

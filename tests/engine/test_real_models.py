@@ -23,7 +23,8 @@ from ttc.engine.local.text.tokenizer import TextTokens
 
 pytestmark = [pytest.mark.model, pytest.mark.timeout(600)]
 
-QWEN = "qwen2.5-coder-0.5b-instruct-q4_k_m.gguf"
+QWEN = ("qwen2.5-coder-0.5b-instruct-q4_k_m.gguf", "qwen2.5-coder-1.5b-instruct-q4_k_m.gguf")
+"""Of these, `make qwen` tests those that lie among the models."""
 TEXTS = [
     "def fibonacci(n: int) -> int:\n    if n < 2:\n        return n\n    return fibonacci(n - 1)",
     "The capital of France is Paris, and the capital of Australia is Canberra. Once upon a time,",
@@ -31,18 +32,12 @@ TEXTS = [
 ]
 
 
-def qwen_path() -> Path:
-    """The file; a test that asks for it is skipped, loudly, where there is none."""
-    path = models_folder() / QWEN
+@pytest.fixture(scope="module", params=QWEN, ids=["0.5B", "1.5B"])
+def qwen(request: pytest.FixtureRequest) -> tuple[Any, Any, TextTokens]:
+    """The engine's model, transformers' and the vocabulary; skipped, loudly, without the file."""
+    path = models_folder() / request.param
     if not path.is_file():
         pytest.skip(f"{path} is missing; put the file there to test Qwen's family")
-    return path
-
-
-@pytest.fixture(scope="module")
-def qwen() -> tuple[Any, Any, TextTokens]:
-    """The engine's model, transformers' and the vocabulary."""
-    path = qwen_path()
     return load_gguf(path), reference_model(path), TextTokens.from_gguf(read_gguf(path))
 
 
@@ -73,7 +68,7 @@ def perplexity(logits: torch.Tensor, ids: torch.Tensor) -> float:
     return float(torch.nn.functional.cross_entropy(logits[:-1].double(), ids[1:]).exp())
 
 
-@pytest.mark.parametrize("kind", [Kind.Q8_0, Kind.Q4_0])
+@pytest.mark.parametrize("kind", [Kind.Q4_0, Kind.Q6_K])
 def test_the_perplexity_of_a_format_is_that_of_its_weights(kind: Kind, tmp_path: Path) -> None:
     """SmolLM2 written again in one format: the engine's against transformers' to four digits."""
     reference = reference_model(find("smollm2-135m"))

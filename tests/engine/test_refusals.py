@@ -215,8 +215,8 @@ JSON_KEYS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "no family": ("llama", "model_type = None", {"model_type": ...}),
     "a class": (
         "llama",
-        r"architectures = \['LlamaForSequenceClassification'\]",
-        {"architectures": ["LlamaForSequenceClassification"]},
+        r"architectures = \['LlamaForQuestionAnswering'\]",
+        {"architectures": ["LlamaForQuestionAnswering"]},
     ),
     "quantised weights": (
         "llama",

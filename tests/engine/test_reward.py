@@ -16,9 +16,11 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 
-from tests.engine.reference import SIZES, ids_of, make_model, save
+from tests.engine.reference import SIZES, ids_of, logits_of, make_model, save
 from ttc.engine.local.files.folder import folder_weights, read_folder
 from ttc.engine.local.model import Llama
+from ttc.engine.local.native.library import Kernels
+from ttc.engine.local.native.model import NativeModel
 from ttc.engine.local.source import ModelSource
 from ttc.errors import EngineError, ModelFileError
 from ttc.ports import Request
@@ -179,6 +181,20 @@ def test_a_scored_prefix_is_never_computed_again(
     assert engine.counters.prompt_tokens == 200
     assert all(torch.equal(part, once[: len(part)]) for part in grown)
     assert torch.equal(rewards(engine_of(tmp_path), ids, ends), once)
+
+
+@pytest.mark.parametrize("kind", ["ForTokenClassification", "ForSequenceClassification"])
+def test_a_head_is_read_behind_the_kernels_in_c_too(kind: str, tmp_path: Path) -> None:
+    """The layers in int8, the head in float32: near the whole model in float32, and repeatable."""
+    folder = read_folder(save(classifier("qwen2", kind, num_labels=2), tmp_path))
+    ids, weights = ids_of(150), folder_weights(folder)
+    exact = logits_of(Llama(folder.config, weights, torch.float32), ids)
+    model = NativeModel(folder.config, weights, Kernels())
+    found = logits_of(model, ids)
+
+    assert found.shape == (150, 2)
+    assert torch.corrcoef(torch.stack([found.flatten(), exact.flatten()]))[0, 1] > 0.97
+    assert torch.equal(logits_of(model, ids, piece=7), found)
 
 
 def test_branches_of_one_prefix_share_it(

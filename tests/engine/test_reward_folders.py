@@ -18,6 +18,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 import ttc
 from tests.engine.reference import make_model
 from tests.engine.test_reward import classifier, with_head
+from ttc.engine.local.source import Arithmetic
 from ttc.engine.local.text.vocabulary import BYTE_LETTERS
 from ttc.ports import Verifier
 from ttc.strategies import Best, Sample
@@ -56,9 +57,9 @@ def load_with(tokenizer: Any) -> Iterator[Callable[[Path], LocalEngine]]:
     """Loads a folder as a user does, once the tokenizer's files lie in it."""
     engines: list[LocalEngine] = []
 
-    def make(folder: Path) -> LocalEngine:
+    def make(folder: Path, arithmetic: Arithmetic = "fp32") -> LocalEngine:
         tokenizer.save_pretrained(folder)
-        engines.append(LocalEngine.load(folder, name="reward"))
+        engines.append(LocalEngine.load(folder, name="reward", arithmetic=arithmetic))
         return engines[-1]
 
     yield make
@@ -179,13 +180,14 @@ def test_math_shepherds_form_reads_a_language_model_after_each_tag(
 
 
 @pytest.mark.parametrize("form", ["qwen", "skywork", "math_shepherd"])
+@pytest.mark.parametrize("arithmetic", ["fp32", "int8"])
 def test_a_growing_trace_is_read_once(
-    form: str, tmp_path: Path, load_with: Callable[[Path], LocalEngine]
+    form: str, arithmetic: Arithmetic, tmp_path: Path, load_with: Callable[..., LocalEngine]
 ) -> None:
     """Scored after each of twelve steps, it costs the engine as many tokens as it has."""
     folder = reward_folder(form, tmp_path)
     verifier = ProcessRewardModel(form=form, aggregate="last")  # type: ignore[arg-type]
-    engine = load_with(folder)
+    engine = load_with(folder, arithmetic)
     delimiter = "\n\n" if form == "qwen" else "\n"
     steps = [f"Step {i}: I multiply {i} by {i * 7}." for i in range(12)]
     traces = [delimiter.join(steps[: i + 1]) for i in range(12)]
@@ -198,7 +200,7 @@ def test_a_growing_trace_is_read_once(
     )
     computed = engine.counters.prompt_tokens
     grown = {c.text: c.scores[verifier.name].evidence["steps"] for c in outcome.candidates}
-    again = LocalEngine.load(folder, name="fresh")
+    again = LocalEngine.load(folder, name="fresh", arithmetic=arithmetic)
     with again:
         whole = score_of(verifier, traces[-1], again)
         once = again.counters.prompt_tokens

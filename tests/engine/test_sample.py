@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -10,8 +11,19 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ttc.engine.local.native import Kernels
+from ttc.engine.local.native.sampler import NativeSampler
 from ttc.engine.local.sample import Draw, draw_tokens
 from ttc.types import Sampling
+
+
+@pytest.fixture(scope="module", autouse=True, params=["pytorch", "kernels"])
+def _every_sampler(request: pytest.FixtureRequest) -> Iterator[None]:
+    """All that follows holds of both."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "kernels":
+            patch.setitem(globals(), "draw_tokens", NativeSampler(Kernels()).draw)
+        yield
 
 
 def draw(logits: list[float] | torch.Tensor, n: int, seed: int = 0, **sampling: Any) -> list[int]:

@@ -234,7 +234,7 @@ def test_streaming_gives_the_text_of_the_whole(spaced: TextTokens) -> None:
 def test_one_space_at_the_start_is_none(
     make_spaced: Load, pieces: list[str], expected: str
 ) -> None:
-    """One, and no more, and once."""
+    """ST-06: One, and no more, and once."""
     tokens = make_spaced(pieces)
     ids = [3 + i for i in range(len(pieces))]
 
@@ -242,7 +242,7 @@ def test_one_space_at_the_start_is_none(
 
 
 def test_text_that_goes_on_keeps_its_space(make_spaced: Load) -> None:
-    """Prompt and text are what all their tokens say."""
+    """ST-06: Prompt and text are what all their tokens say."""
     tokens = make_spaced(["\u2581is", "\u2581it", "?", "\u2581yes"])
 
     assert streamed(tokens, [6], prompt=[1, 3, 4, 5]) == " yes"

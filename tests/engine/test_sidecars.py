@@ -3,22 +3,33 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pytest
 import torch
 
 from ttc.engine.local import LocalEngine
+from ttc.engine.local.native import Kernels
+from ttc.engine.local.native.sampler import NativeSampler
 from ttc.engine.local.sample import Draw, Drawn, draw_tokens
 from ttc.ports import Request
-from ttc.types import Sampling
+from ttc.types import Chunk, Sampling
 
 SKEWED = [math.log(p) for p in (0.5, 0.25, 0.125, 0.125)]
 ENTROPY = 1.75 * math.log(2)
 """Of the probabilities 1/2, 1/4, 1/8, 1/8: 1.75 bits."""
 CERTAINTY = 0.25 * math.log(2)
 """The mean of -ln p is (1 + 2 + 3 + 3)/4 = 2.25 bits, less the 2 bits of ln 4."""
+
+
+@pytest.fixture(scope="module", autouse=True, params=["pytorch", "kernels"])
+def _every_sampler(request: pytest.FixtureRequest) -> Iterator[None]:
+    """All that follows holds of both."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "kernels":
+            patch.setitem(globals(), "draw_tokens", NativeSampler(Kernels()).draw)
+        yield
 
 
 def drawn(logits: torch.Tensor, samplings: Sequence[Mapping[str, Any]]) -> Drawn:
@@ -129,3 +140,16 @@ def test_a_branch_carries_nothing_that_nobody_asked_for(
     branch = engine.submit(ask("the sea", 4)).future.result(timeout=60)
 
     assert (branch.entropies, branch.self_certainties, branch.top_logprobs) == (None, None, None)
+
+
+def test_chunks_carry_the_greatest_logprobs_of_their_tokens(
+    engine: LocalEngine, ask: Callable[..., Request]
+) -> None:
+    """So that a rule can end a trace by them; and not where nobody asks."""
+    chunks: list[Chunk] = []
+    branch = engine.submit(ask("the sea", 6, logprobs=3), chunks.append).future.result(timeout=60)
+    told = [row for chunk in chunks for row in chunk.top_logprobs or ()]
+    engine.submit(ask("the sea", 6), chunks.append).future.result(timeout=60)
+
+    assert told == list(branch.top_logprobs or ())
+    assert chunks[-1].top_logprobs is None

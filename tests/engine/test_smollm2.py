@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from itertools import pairwise
+from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
+from tests.engine.reference import reference_model
 from ttc.engine.local import LocalEngine
 from ttc.engine.local.attention import CHUNK, Span
 from ttc.engine.local.hub.models import find
@@ -57,65 +58,11 @@ CORPUS = [
 ]
 
 
-NAMES = {
-    "token_embd": "model.embed_tokens",
-    "output_norm": "model.norm",
-    "attn_norm": "input_layernorm",
-    "ffn_norm": "post_attention_layernorm",
-    "attn_q": "self_attn.q_proj",
-    "attn_k": "self_attn.k_proj",
-    "attn_v": "self_attn.v_proj",
-    "attn_output": "self_attn.o_proj",
-    "ffn_gate": "mlp.gate_proj",
-    "ffn_up": "mlp.up_proj",
-    "ffn_down": "mlp.down_proj",
-}
-"""The parameters of transformers, by the names of tensors."""
-
-
 @pytest.fixture(scope="module")
-def reference() -> Iterator[torch.nn.Module]:
+def reference() -> Iterator[Any]:
     """Llama of transformers in float32, with weights that gguf-py alone has read."""
-    gguf = pytest.importorskip("gguf")
-    transformers = pytest.importorskip("transformers")
-    reader = gguf.GGUFReader(find("smollm2-135m"))
-    keys = reader.fields
-
-    def key(name: str) -> int:
-        return int(keys[f"llama.{name}"].contents())
-
-    heads, kv_heads = key("attention.head_count"), key("attention.head_count_kv")
-    config = transformers.LlamaConfig(
-        hidden_size=key("embedding_length"),
-        intermediate_size=key("feed_forward_length"),
-        num_hidden_layers=key("block_count"),
-        num_attention_heads=heads,
-        num_key_value_heads=kv_heads,
-        rms_norm_eps=keys["llama.attention.layer_norm_rms_epsilon"].contents(),
-        rope_theta=keys["llama.rope.freq_base"].contents(),
-        max_position_embeddings=key("context_length"),
-        vocab_size=key("vocab_size"),
-        tie_word_embeddings=True,
-    )
-    state = {}
-    for tensor in reader.tensors:
-        *block, name, _ = tensor.name.split(".")
-        weight = np.array(gguf.dequantize(tensor.data, tensor.tensor_type))
-        if name in ("attn_q", "attn_k"):  # llama.cpp's converter pairs rows; transformers halves
-            count = heads if name == "attn_q" else kv_heads
-            rows, columns = weight.shape
-            weight = weight.reshape(count, rows // count // 2, 2, columns).swapaxes(1, 2)
-            weight = weight.reshape(rows, columns)
-        prefix = f"model.layers.{block[1]}." if block else ""
-        state[f"{prefix}{NAMES[name]}.weight"] = torch.from_numpy(weight)
-    with torch.device("meta"):  # no time is lost on random weights
-        model = transformers.LlamaForCausalLM(config)
-    missing, unexpected = model.load_state_dict(state, strict=False, assign=True)
-    assert (missing, unexpected) == (["lm_head.weight"], [])
-    model.tie_weights()
-    model.model.rotary_emb = type(model.model.rotary_emb)(config=config)
     with torch.inference_mode():
-        yield model.eval()
+        yield reference_model(find("smollm2-135m"))
 
 
 @pytest.fixture(scope="module")
@@ -133,9 +80,7 @@ def answers(exact: LocalEngine, ask: Callable[..., Request]) -> list[Branch]:
     return [call.future.result() for call in calls]
 
 
-def test_greedy_answers_are_those_of_transformers(
-    answers: list[Branch], reference: torch.nn.Module
-) -> None:
+def test_greedy_answers_are_those_of_transformers(answers: list[Branch], reference: Any) -> None:
     """Token by token; one may differ only where the reference's best two are within 1e-3."""
     compared = 0
     for branch in answers:
@@ -164,7 +109,7 @@ def logits_of(engine: LocalEngine, ids: list[int]) -> torch.Tensor:
         return model.forward(torch.tensor(ids), spans, pool, torch.arange(len(ids)))
 
 
-def test_logits_are_those_of_transformers(exact: LocalEngine, reference: torch.nn.Module) -> None:
+def test_logits_are_those_of_transformers(exact: LocalEngine, reference: Any) -> None:
     """Every logit at every position of a text of 300 tokens, within 1e-3."""
     ids = exact._tokens.encode("\n".join(QUESTIONS))[:300]
 

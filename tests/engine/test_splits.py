@@ -8,6 +8,7 @@ from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from time import perf_counter
+from typing import Any
 
 import pytest
 import regex
@@ -23,7 +24,7 @@ from ttc.engine.local.text.prompt import ChatTemplate
 from ttc.engine.local.text.stream import TextStream
 from ttc.engine.local.text.tokenizer import TextTokens
 from ttc.engine.local.text.vocabulary import BYTE_LETTERS
-from ttc.types import Message
+from ttc.types import Message, ToolCall
 
 GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 SUFFIX = r"(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])"
@@ -42,6 +43,7 @@ REFERENCE = {
 }
 ALIASES = {"llama3": "llama-bpe", "llama-v3": "llama-bpe", "deepseek-r1-qwen": "qwen2"}
 TEXTS_OF_EACH_KIND = 2000
+SUM = {"a": 2, "b": 3}
 QWEN = "qwen2.5-coder-0.5b-instruct-q4_k_m.gguf"
 
 Spell = Callable[[str], list[int]]
@@ -184,11 +186,13 @@ def test_a_real_template_gives_the_prompt_of_transformers() -> None:
     tool = {"type": "function", "function": {"name": "add", "parameters": {"a": "<b>"}}}
     messages = [
         Message(role="user", content="Add 2 and 3."),
-        Message(role="assistant", content="<tool_call>\n{}\n</tool_call>"),
+        Message(role="assistant", content="", tool_calls=(ToolCall(name="add", arguments=SUM),)),
         Message(role="tool", content="5"),
     ]
+    said: list[dict[str, Any]] = [{"role": m.role, "content": m.content} for m in messages]
+    said[1] |= {"tool_calls": [{"function": {"name": "add", "arguments": SUM}}]}
     texts, _ = utils.render_jinja_template(
-        [[{"role": m.role, "content": m.content} for m in messages]],
+        [said],
         tools=[tool],
         chat_template=config["chat_template"],
         add_generation_prompt=True,

@@ -36,7 +36,7 @@ def run(
     ids=["split character", "unfinished at the end", "invalid at once"],
 )
 def test_characters_come_whole_or_as_one_replacement(data: list[str], pieces: list[str]) -> None:
-    """An unfinished character waits; an invalid byte does not."""
+    """ST-05: An unfinished character waits; an invalid byte does not."""
     assert run([bytes.fromhex(item) for item in data]) == (pieces, None)
 
 

@@ -17,7 +17,8 @@ from ttc.engine.local.files.gguf_config import gguf_config, gguf_weights
 from ttc.engine.local.files.loader import Loader
 from ttc.engine.local.files.tensor import Tensor
 from ttc.engine.local.files.weights import in_halves
-from ttc.engine.local.rope import Dynamic, Linear, Rope, Rotation, Scaling, Yarn
+from ttc.engine.local.rope import Dynamic, Linear, Rope, Scaling, Yarn
+from ttc.engine.local.rotation import Rotation
 
 FILE_ORDER = [0, 4, 1, 5, 2, 6, 3, 7]
 
@@ -48,14 +49,14 @@ def filled(num_heads: int, columns: int = 3) -> np.ndarray[Any, Any]:
 
 
 def test_neighbours_in_the_file_are_halves_in_memory() -> None:
-    """One head of 8, where undoing the order twice would show."""
+    """WT-01: One head of 8, where undoing the order twice would show."""
     found = in_halves({"blk.0.attn_q.weight": stored(filled(1)[FILE_ORDER])}, sizes(1, 1))
 
     assert found["blk.0.attn_q.weight"][:][:, 0].tolist() == list(range(8))
 
 
 def test_keys_are_ordered_by_their_own_heads() -> None:
-    """Of which there are fewer; biases go with their rows, and all else stays where it is."""
+    """WT-01: Of which there are fewer; biases go with their rows, and all else stays."""
     own = {
         "blk.0.attn_q.weight": filled(4),
         "blk.0.attn_k.weight": filled(2),
@@ -77,7 +78,7 @@ def test_keys_are_ordered_by_their_own_heads() -> None:
 
 
 def test_families_that_rotate_halves_are_left_alone(tmp_path: Path) -> None:
-    """Their rows lie in the file as they are used."""
+    """WT-01: Their rows lie in the file as they are used."""
     model = make_model("qwen3")
     file = read_gguf(write_gguf(model, tmp_path / "m.gguf"))
     rows = gguf_weights(file, gguf_config(file))["blk.0.attn_q.weight"][:]

@@ -102,7 +102,7 @@ def test_the_library_never_imports_its_tests_or_examples() -> None:
 
 def test_the_nouns_and_the_ports_need_the_standard_library_alone() -> None:
     """Whoever writes an engine or a verifier depends on these."""
-    own = {"ttc.types", "ttc.errors", "ttc.ports", "ttc.costs"}
+    own = {"ttc.types", "ttc.messages", "ttc.errors", "ttc.ports", "ttc.costs", "ttc.usage"}
     foreign = [
         f"{source.path}:{line} imports {module}"
         for source in _core()

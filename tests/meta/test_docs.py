@@ -9,6 +9,7 @@ import pytest
 from tests.meta.tree import ROOT
 from ttc import strategies
 from ttc.graph import Node
+from ttc.registry import names
 from ttc.strategies.stopping import Rule
 from ttc.text_form import parse
 
@@ -25,16 +26,18 @@ def _section(title: str) -> str:
     return STRATEGIES.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
 
 
-def test_the_examples_of_the_strategies_page_are_true() -> None:
+@pytest.mark.parametrize(("page", "least"), [("strategies.md", 20), ("verifiers.md", 6)])
+def test_the_examples_of_a_page_are_true(page: str, least: int) -> None:
     """Run from top to bottom, as a reader would."""
-    text = "".join(re.findall(r"^```pycon\n(.*?)^```$", STRATEGIES, re.DOTALL | re.MULTILINE))
-    test = doctest.DocTestParser().get_doctest(text, {}, "strategies.md", None, 0)
+    source = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    text = "".join(re.findall(r"^```pycon\n(.*?)^```$", source, re.DOTALL | re.MULTILINE))
+    test = doctest.DocTestParser().get_doctest(text, {}, page, None, 0)
     told: list[str] = []
 
     result = doctest.DocTestRunner(verbose=False).run(test, out=told.append)
 
     assert "".join(told) == ""
-    assert result.attempted > 20
+    assert result.attempted > least
 
 
 @pytest.mark.parametrize("node", NODES, ids=lambda node: node.__name__)
@@ -50,6 +53,15 @@ def test_every_option_of_a_node_is_explained(node: type[Node]) -> None:
     assert is_dataclass(node)
 
     assert [f.name for f in fields(node) if f"`{f.name}`" not in options] == []
+
+
+@pytest.mark.parametrize("name", names("verifiers"))
+def test_every_verifier_has_a_row(name: str) -> None:
+    """With its name in the text form."""
+    page = (ROOT / "docs" / "verifiers.md").read_text(encoding="utf-8")
+    rows = [line for line in page.splitlines() if line.startswith("| `")]
+
+    assert any(f"`{name}`" in row or f"`{name}(" in row for row in rows)
 
 
 def test_every_stop_rule_is_explained() -> None:

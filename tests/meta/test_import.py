@@ -35,3 +35,12 @@ def test_importing_ttc_loads_no_heavy_package_and_no_room() -> None:
     _, modules = _imported()
 
     assert [name for name in (*HEAVY, *ROOMS) if name in modules] == []
+
+
+def test_the_sandbox_can_be_imported_where_there_is_no_jail() -> None:
+    """As on Windows, so that `ttc doctor` and the verifiers load there."""
+    program = (
+        "import sys; sys.modules.update(resource=None, fcntl=None)\n"
+        "import ttc.verifiers, ttc.program_call, ttc.cli.doctor"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)

@@ -1,8 +1,12 @@
 """Selectors: who wins a vote or a maximum, and how sure of it they are."""
 
 import math
+import os
+import subprocess
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import permutations
 
 import pytest
 from hypothesis import given
@@ -10,7 +14,9 @@ from hypothesis import strategies as st
 
 from tests.core.lab import solved
 from ttc import Budget, Candidate, Outcome, Score
-from ttc.strategies import Best, BestOfN, Sample, SelfConsistency, Tally, Vote
+from ttc.errors import GraphError
+from ttc.sandbox.symbolic import Check, Checked
+from ttc.strategies import Best, BestOfN, CannotBeOvertaken, Sample, SelfConsistency, Tally, Vote
 from ttc.strategies.best import best_of
 from ttc.testing import ScriptedVerifier, finished
 
@@ -218,3 +224,103 @@ def test_a_failed_or_open_candidate_never_votes() -> None:
 
     assert tally.ranking() == []
     assert tally.num_samples == 3
+
+
+def test_a_vote_may_join_what_algebra_finds_equal() -> None:
+    """By key the two spellings are apart, and the text that comes twice wins."""
+    answers = ["(x+1)^2", "x+1", "x^2+2x+1", "x+1", "x(x+2)+1"]
+
+    assert vote(answers).answer == "x+1"
+    joined = _symbolic(answers)
+    assert (joined.answer, joined.confidence) == ("(x+1)^2", 3 / 5)
+    assert joined.timing_dependent == ()
+
+
+@pytest.mark.parametrize("order", list(permutations(range(4)))[::5])
+def test_the_winner_of_a_symbolic_vote_has_no_order(order: tuple[int, ...]) -> None:
+    """Whichever of its spellings comes first, the largest class wins."""
+    answers = ["(x+1)^2", "x^2+2x+1", "x^2+1", r"\frac{(x+1)^3}{x+1}"]
+    outcome = _symbolic([answers[index] for index in order])
+
+    assert outcome.confidence == 3 / 4
+    assert outcome.answer != "x^2+1"
+
+
+def test_a_check_that_a_limit_ended_is_told_and_paid_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its answers stay apart, and the outcome says that a second run may differ."""
+
+    class Slow:
+        async def check_all(self, checks: Sequence[Check]) -> list[Checked]:
+            return [Checked(None, was_cut=True, cpu_seconds=0.5) for _ in checks]
+
+    monkeypatch.setattr("ttc.sandbox.symbolic.shared_pool", Slow)
+    outcome = _symbolic([r"\sin 2x", r"2\sin x\cos x"])
+
+    assert (outcome.answer, outcome.confidence) == (r"\sin 2x", 1 / 2)
+    assert outcome.timing_dependent == ("a limit ended a symbolic check",)
+    assert outcome.usage.sandbox_seconds == 0.5
+
+
+def test_a_symbolic_vote_with_an_open_question_is_not_stopped_early() -> None:
+    """A later answer might join two rivals."""
+    tally = Tally(at_most=4)
+    tally.add(finished("10^{10^{10}}"))
+    tally.add(finished("5"), {finished("10^{10^{10}}").key: None})
+    tally.add(finished("5"))
+
+    assert not tally.is_settled
+    assert not CannotBeOvertaken()(tally)
+
+
+def test_unknown_equivalences_are_refused() -> None:
+    """When the graph is built."""
+    graph = Sample(n=2) >> Vote(equivalence="text")  # type: ignore[arg-type]
+
+    with pytest.raises(GraphError, match="equivalence is 'key' or 'symbolic', not 'text'"):
+        graph.validate()
+
+
+@pytest.mark.parametrize(
+    ("calls", "share", "is_majority"),
+    [("t", None, False), ("t-", 1 / 2, False), ("tt-", 2 / 3, True), ("tt--", 1 / 2, False)],
+)
+def test_a_majority_is_more_than_half(calls: str, share: float | None, is_majority: bool) -> None:
+    """VO-06: over all samples, those that call no tool included; one alone is not sure."""
+    said = {"t": '{"name": "f", "arguments": {"a": 1}}', "-": None}
+    tally = Tally()
+    for call in calls:
+        tally.add(finished(said[call]))
+    winner = tally.ranking()[0][0]
+
+    assert tally.share(winner) == share
+    assert (share is not None and share > 0.5) is is_majority
+
+
+def test_the_winner_of_a_tie_does_not_depend_on_the_hash_seed() -> None:
+    """VO-03: five processes, one winner each way."""
+    script = (
+        "from ttc.strategies import Tally\n"
+        "from ttc.testing import finished\n"
+        "plain, weighted = Tally(), Tally(weighted=True)\n"
+        "for answer, score in zip(['8', '12', '8', '12'], [0.1, 0.9, 0.2, 0.3]):\n"
+        "    plain.add(finished(answer)); weighted.add(finished(answer, score=score))\n"
+        "print(plain.ranking()[0][0].answer, weighted.ranking()[0][0].answer)\n"
+    )
+    winners = {
+        subprocess.run(
+            [sys.executable, "-c", script],
+            env={**os.environ, "PYTHONHASHSEED": str(seed)},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in range(5)
+    }
+
+    assert winners == {"8 12\n"}
+
+
+def _symbolic(answers: Sequence[str]) -> Outcome:
+    said = [f"The answer is \\boxed{{{answer}}}." for answer in answers]
+    graph = Sample(n=len(said)) >> Vote(equivalence="symbolic")
+    return solved(graph, said, in_order=True).outcome

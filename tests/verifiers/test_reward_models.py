@@ -143,7 +143,7 @@ def test_a_short_output_is_unknown() -> None:
     """Neither padded, nor 0, nor -1."""
 
     class Short(FakeEngine):
-        def reward(self, branch: Branch, rows: object):  # type: ignore[no-untyped-def, override]
+        def reward(self, branch: Branch, rows: object):  # type: ignore[no-untyped-def]
             return super().reward(branch, list(rows)[:-1])  # type: ignore[call-overload]
 
     reward = Short("", rewards=lambda branch, row: {"LABEL_0": 0.0})

@@ -13,9 +13,17 @@ from ttc.graph import Port, node
 from ttc.ports import Scope, Stream, Verifier
 from ttc.strategies import Best, Sample, Vote
 from ttc.testing import FakeEngine, ScriptedVerifier
-from ttc.text_form import parse
+from ttc.text_form import parse, write
 from ttc.types import Candidate, Score
-from ttc.verifiers import Judge, OutcomeRewardModel, RolloutValue, SelfVerify
+from ttc.verifiers import (
+    Judge,
+    OutcomeRewardModel,
+    PairwiseJudge,
+    ProcessRewardModel,
+    RolloutValue,
+    SelfVerify,
+    Tournament,
+)
 
 QUESTION = "What is 17 * 23?"
 Replies = Sequence[str | EngineError]
@@ -132,3 +140,23 @@ def test_it_has_a_text_form() -> None:
 
     assert parse(text) == graph
     assert RolloutValue(verifier=SelfVerify()).roles == {"policy"}
+
+
+@pytest.mark.parametrize(
+    "verifier",
+    [
+        Judge(rubric='It\'s "right", or not.', scale=(0, 5), samples=2, temperature=0.5),
+        PairwiseJudge(role="critic"),
+        Tournament(comparisons=4, temperature=1.0),
+        SelfVerify(chains=2, max_tokens=64),
+        OutcomeRewardModel(label="good", transform="softmax"),
+        ProcessRewardModel(form="qwen", aggregate="product", delimiter="\n", system="Think."),
+        RolloutValue(m=2, verifier=ProcessRewardModel(form="skywork", aggregate="last")),
+    ],
+    ids=lambda verifier: verifier.name,
+)
+def test_every_verifier_that_asks_models_survives_being_written(verifier: Verifier) -> None:
+    """The text reads as an equal graph."""
+    graph = Sample(n=2) >> verifier >> Best()
+
+    assert parse(write(graph)) == graph

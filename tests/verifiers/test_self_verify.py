@@ -92,7 +92,8 @@ def test_a_model_that_says_neither_is_unknown() -> None:
 
 def test_chains_are_averaged() -> None:
     """Each is drawn, then asked; a chain that fails does not count."""
-    replies = ["It is 391.", "I doubt it.", EngineError("no power"), "I agree."]
+    broken = EngineError("no power")
+    replies: list[str | EngineError] = ["It is 391.", "I doubt it.", broken, "I agree."]
 
     def believes(branch: Branch, text: str) -> float:
         yes = 0.9 if "agree" in branch.output else 0.2

@@ -13,7 +13,9 @@ import re
 from collections import deque
 from itertools import islice
 
-from ttc.answers.keys import answer_key, read_number
+from ttc.answers.blocks import last_code, last_json, lone_choice, read_choice
+from ttc.answers.keys import answer_key
+from ttc.answers.numbers import read_number
 from ttc.types import AnswerFormat, FinishReason
 
 __all__ = ["extract_answer"]
@@ -80,7 +82,14 @@ def extract_answer(
               the text. Lenient: it finds a number in almost any text.
             - `"auto"`: as marked, else a number that the text asserts: after its last `=`, or in
               the last sentence with a number in it. A list of numbers asserts none of them.
+            - `"choice"`: the letter that a box or a marker states, or that the last line is.
+            - `"code"`: the last fenced block.
+            - `"json"`: the last JSON object or array.
             - `"text"`: the whole text.
+
+            `"boxed"`, `"marked"`, `"code"` and `"json"` are strict: a text without the form that
+            they ask for has no answer, however plain it is. The others are lenient, and none of
+            them takes one guess out of a list of several.
         finish_reason: how the text ended. After anything but `"stop"` or `None` it was cut: a
             statement that runs into the cut is no answer, nor is a number that touches it, nor a
             whole text.
@@ -92,11 +101,26 @@ def extract_answer(
     if "<think>" in text:
         return None
     is_cut = finish_reason not in {None, "stop"}
-    if format == "text":
-        answer = None if is_cut else text.strip()
-    else:
-        answer = _extract_statement(text, format, is_cut=is_cut)
-    return answer if answer_key(answer) is not None else None
+    match format:
+        case "text":
+            answer = None if is_cut else text.strip()
+        case "choice":
+            answer = _extract_choice(text, is_cut=is_cut)
+        case "code":
+            answer = last_code(text)
+        case "json":
+            answer = last_json(text)
+        case _:
+            answer = _extract_statement(text, format, is_cut=is_cut)
+    return answer if answer_key(answer, format) is not None else None
+
+
+def _extract_choice(text: str, *, is_cut: bool) -> str | None:
+    stated = _extract_statement(text, "marked", is_cut=is_cut)
+    if stated is not None:
+        return read_choice(stated) or lone_choice(stated)
+    is_open = _last_box(text) is not None  # a box that is not closed, or states nothing
+    return None if is_cut or is_open else lone_choice(text)
 
 
 def _extract_statement(text: str, format: AnswerFormat, *, is_cut: bool) -> str | None:

@@ -20,12 +20,13 @@ import typer
 from typer.main import get_command
 
 from ttc.cli.config import config
+from ttc.cli.control import control
 from ttc.cli.demo import demo
 from ttc.cli.doctor import doctor
 from ttc.cli.engines import default_model
 from ttc.cli.graph import graph
 from ttc.cli.models import models
-from ttc.cli.pull import pull
+from ttc.cli.pull import pull, remove
 from ttc.cli.solve import solve
 from ttc.cli.terminal import Fault, complain, say
 from ttc.errors import NodeError, SettingsError, TTCError
@@ -41,7 +42,7 @@ app = typer.Typer(
     add_completion=False,
     help="Turns extra inference into better answers, under a budget that it never exceeds.",
 )
-for _command in (solve, graph, doctor, pull, models, config, demo):
+for _command in (solve, control, graph, doctor, pull, remove, models, config, demo):
     app.command()(_command)
 
 

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
+from rich.progress import MofNCompleteColumn
 
 from ttc.cli.budgets import parse_budget
-from ttc.cli.engines import DEFAULT_MODEL, engine_of
-from ttc.cli.terminal import Fault, counted, is_live, say, show, table
+from ttc.cli.engines import DEFAULT_MODEL, MODEL_HELP, engine_of
+from ttc.cli.terminal import Fault, bars, counted, say, show, table
 from ttc.registry import room
 
 __all__ = ["demo"]
@@ -30,9 +28,7 @@ def demo(
         str, typer.Option(help="What each question may spend.", metavar="LIMITS")
     ] = "tokens=1000",
     seed: Annotated[int, typer.Option(help="Seeds questions and samples.")] = 0,
-    model: Annotated[
-        str, typer.Option(help="A built-in name, or a path to a GGUF file.")
-    ] = DEFAULT_MODEL,
+    model: Annotated[str, typer.Option(help=MODEL_HELP)] = DEFAULT_MODEL,
     json: Annotated[
         Path | None, typer.Option("--json", help="Write a result file.", show_default=False)
     ] = None,
@@ -42,10 +38,15 @@ def demo(
     if json is not None:
         _check_target(json)
     _check_task(problems, seed)
-    with engine_of(model) as engine, _bars() as progress:
+    with engine_of(model) as engine, bars(MofNCompleteColumn()) as update:
         started = time.monotonic()
         rows: Sequence[Any] = room("benchmarks.demo").run_demo(
-            engine, num_problems=problems, n=samples, budget=limits, seed=seed, progress=progress
+            engine,
+            num_problems=problems,
+            n=samples,
+            budget=limits,
+            seed=seed,
+            progress=lambda event: update(event.row, event.done, event.total),
         )
         seconds = time.monotonic() - started
     _show(rows)
@@ -79,27 +80,6 @@ def _check_task(problems: int, seed: int) -> None:
         raise Fault(str(error)) from error
     except ValueError as error:
         raise Fault(f"--problems: {error}") from error
-
-
-@contextmanager
-def _bars() -> Iterator[Callable[[Any], None]]:
-    """One bar of candidates for each strategy."""
-    columns = (SpinnerColumn("line"), TextColumn("{task.description}"), BarColumn())
-    with Progress(
-        *columns,
-        MofNCompleteColumn(),
-        console=Console(stderr=True),
-        transient=True,
-        disable=not is_live(),
-    ) as bars:
-        tasks: dict[str, Any] = {}
-
-        def progress(event: Any) -> None:
-            if event.row not in tasks:
-                tasks[event.row] = bars.add_task(event.row, total=event.total)
-            bars.update(tasks[event.row], completed=event.done)
-
-        yield progress
 
 
 def _show(rows: Sequence[Any]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import platform
 import re
@@ -15,7 +16,9 @@ from typing import Any
 
 from ttc.cli.models import where
 from ttc.cli.terminal import one_line, show, table
+from ttc.errors import SandboxError
 from ttc.registry import DISTRIBUTION, install_hint, room
+from ttc.sandbox.zygote import Zygote
 
 __all__ = ["doctor"]
 
@@ -35,6 +38,7 @@ def doctor() -> None:
         "wait policy": _wait_policy,  # before torch: importing it decides how threads wait
         "torch": _torch,
         "compiler": _compiler,
+        "sandbox": _sandbox,
         "pip": lambda: "there" if find_spec("pip") else "missing; `ttc pull` needs it",
         "TTC_HOME": lambda: f"{room('engine.local.hub.models').home()}",
     }
@@ -121,6 +125,20 @@ def _torch() -> str:
 def _compiler() -> str:
     found = [path for name in _COMPILERS if (path := shutil.which(name))]
     return found[0] if found else "none"
+
+
+def _sandbox() -> str:
+    """The level of the jail that holds, found by entering it."""
+    return asyncio.run(_jail())
+
+
+async def _jail() -> str:
+    try:
+        zygote = await Zygote.start("code")
+    except SandboxError as error:
+        return f"none: {error}"
+    await zygote.close()
+    return f"{zygote.level}: {', '.join(zygote.layers)}"
 
 
 def _extras() -> dict[str, str]:

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 
 from ttc import registry
-from ttc.cli.terminal import Fault, status
+from ttc.cli.terminal import Fault, bars
 from ttc.config import DEFAULT_MODEL, settings
 from ttc.ports import Engine
 
-__all__ = ["DEFAULT_MODEL", "default_model", "engine_of"]
+__all__ = ["DEFAULT_MODEL", "MODEL_HELP", "default_model", "engine_of"]
+
+MODEL_HELP = (
+    "A name that `ttc models` lists, or the path of a GGUF file or of a model's folder; "
+    "`ttc pull` fetches one."
+)
 
 
 def default_model() -> str:
@@ -31,8 +37,10 @@ def engine_of(model: str) -> Iterator[Engine]:
         Fault: its file cannot be read.
     """
     try:
-        with status(f"loading {model}"):
-            engine = registry.load_engine(model)
+        with bars() as update:
+            told = partial(update, f"loading {model}")
+            told(0, None)
+            engine = registry.load_engine(model, lambda _stage, done, total: told(done, total))
     except OSError as error:
         raise Fault(f"the model {model!r} cannot be read: {error.strerror}") from error
     try:

@@ -85,6 +85,8 @@ def _headline(outcome: Outcome) -> str:
     count = counted(len(outcome.candidates), "candidate")
     if outcome.stopped_by == "no_finite_score":
         return f"no answer: no verifier could score any of {count}"
+    if outcome.stopped_by == "abstained":
+        return f"no answer: the one among {count} was not sure enough"
     if len(outcome.candidates) == 1:
         return f"no answer was found; the text:\n\n{printable(outcome.candidates[0].text.strip())}"
     return f"no answer was found in {count}"

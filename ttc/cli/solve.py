@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,9 +12,10 @@ from typing import Annotated, Any, cast, get_args
 import typer
 
 from ttc.cli.budgets import parse_budget, shortage
-from ttc.cli.engines import DEFAULT_MODEL, engine_of
+from ttc.cli.engines import DEFAULT_MODEL, MODEL_HELP, engine_of
 from ttc.cli.many import read_problems, show_outcomes, solve_problems
 from ttc.cli.outcomes import as_json, failure, show_outcome
+from ttc.cli.steering import steerable
 from ttc.cli.terminal import Fault, counted, is_live, one_line, say, status
 from ttc.registry import room
 from ttc.solve import solve as solve_problem
@@ -35,12 +37,10 @@ def solve(  # noqa: PLR0913 - one for each option
     strategy: Annotated[
         str, typer.Option(help="The strategy in its text form.", metavar="SPEC")
     ] = _STRATEGY,
-    model: Annotated[
-        str, typer.Option(help="A built-in name, or a path to a GGUF file.")
-    ] = DEFAULT_MODEL,
+    model: Annotated[str, typer.Option(help=MODEL_HELP)] = DEFAULT_MODEL,
     budget: Annotated[
         str,
-        typer.Option(help="Limits of tokens, calls, verifier_calls, seconds.", metavar="LIMITS"),
+        typer.Option(help="Limits of tokens, calls, seconds and others.", metavar="LIMITS"),
     ] = _BUDGET,
     seed: Annotated[int | None, typer.Option(help="Repeats a run.", show_default="random")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
@@ -75,8 +75,21 @@ def solve(  # noqa: PLR0913 - one for each option
     problem = _problem(question, answer_format)
     if seed is None:
         seed = secrets.randbits(32)  # few enough bits for every reader of JSON
-    with engine_of(model) as engine, watching(limits.tokens) as watch:
-        outcome = solve_problem(problem, graph, model=engine, budget=limits, seed=seed, watch=watch)
+    name = f"solve-{os.getpid()}"
+    with (
+        engine_of(model) as engine,
+        steerable(name) as control,
+        watching(limits.tokens) as watch,
+    ):
+        outcome = solve_problem(
+            problem,
+            graph,
+            model=engine,
+            budget=limits,
+            seed=seed,
+            watch=watch,
+            control=control,
+        )
         fault = shortage(outcome) or failure(outcome)
     if json:
         say(as_json(outcome))

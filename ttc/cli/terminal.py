@@ -13,11 +13,20 @@ from contextlib import contextmanager
 
 import typer
 from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    Progress,
+    ProgressColumn,
+    SpinnerColumn,
+    TaskID,
+    TextColumn,
+)
 from rich.table import Table
 from rich.text import Text
 
 __all__ = [
     "Fault",
+    "bars",
     "complain",
     "counted",
     "is_live",
@@ -120,6 +129,28 @@ def status(text: str) -> Iterator[Callable[[str], None]]:
         return
     with Console(stderr=True).status(_brief(text), spinner="line") as live:
         yield lambda changed: live.update(_brief(changed))
+
+
+@contextmanager
+def bars(*columns: ProgressColumn) -> Iterator[Callable[[str, int, int | None], None]]:
+    """Shows a bar for each stage of some work; gives what moves them.
+
+    It is told a stage, how much of it is done, and of how much (`None` where that is unknown).
+
+    Args:
+        columns: what stands behind each bar.
+    """
+    shown = (SpinnerColumn("line"), TextColumn("{task.description}"), BarColumn(), *columns)
+    console = Console(stderr=True)
+    with Progress(*shown, console=console, transient=True, disable=not is_live()) as live:
+        stages: dict[str, TaskID] = {}
+
+        def update(stage: str, done: int, total: int | None) -> None:
+            if stage not in stages:
+                stages[stage] = live.add_task(one_line(stage), total=total)
+            live.update(stages[stage], completed=done, total=total)
+
+        yield update
 
 
 def _brief(text: str) -> Text:

@@ -1,7 +1,7 @@
 """What the candidate's process runs: the program, then calls of what it has defined.
 
-It is told the program and nothing else: no test, no expected value, no nonce. Whatever it does to its
-own interpreter, only values leave it.
+It is told the program and nothing else: no test, no expected value, no nonce. Whatever it does to
+its own interpreter, only values leave it.
 """
 
 from __future__ import annotations

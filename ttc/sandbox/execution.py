@@ -13,13 +13,13 @@ Verdict = Literal[
     "timeout",  # wall or processor time ran out
     "memory",  # memory ran out
     "output_limit",  # it wrote more than it may
-    "invalid_tests",  # the tests say nothing of the program: there are none, or they never called it
+    "invalid_tests",  # they say nothing: there are none, or they never called the program
     "finished",  # there were no tests to run, and the program ended with status 0
     "error",  # the machine's fault, not the program's: it never ran
 ]
 Proof = Literal["separate", "output", "in_process"]
-"""What a verdict rests on: a judge in a process of its own; output, compared outside; or the word of
-the process that ran the program, which the program can forge."""
+"""What a verdict rests on: a judge in a process of its own; output, compared outside; or the word
+of the process that ran the program, which the program can forge."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +45,7 @@ class Execution:
     truncated: bool = False
     """Whether it wrote more than that."""
     cpu_seconds: float = 0.0
-    """Processor time of all its processes; booked as `sandbox_seconds`."""
+    """Processor time of all its processes, as a run's usage has it in `sandbox_seconds`."""
     call_seconds: float | None = None
     """What its answers took, as the judge measured it. `None` where no judge did."""
     peak_bytes: int = 0

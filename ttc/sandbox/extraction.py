@@ -1,8 +1,8 @@
-"""From what a model wrote to a program: its fences, its prose, and the prompt that it goes on from.
+"""From what a model wrote to a program: fences, prose, and the prompt that it goes on from.
 
-Parsing decides, not stop words: a text that defines the entry point is a whole program, one that does
-not is a body that goes on where the prompt ends. The prompt always comes first, so its imports and
-helpers are there. Nothing is indented anew: a body without its indentation stays wrong.
+Parsing decides, not stop words: a text that defines the entry point is a whole program, one that
+does not is a body that goes on where the prompt ends. The prompt always comes first, so its imports
+and helpers are there. Nothing is indented anew: a body without its indentation stays wrong.
 
 Parsing text that nobody has read can end the process, so this runs in the jail.
 """
@@ -51,18 +51,19 @@ def extract_program(completion: Completion) -> str:
         chosen = len(blocks) - 1 - blocks[::-1].index(whole[-1])
         helpers = [block for block in blocks[:chosen] if _only_defines(block)]
         return _joined(prompt, *helpers, blocks[chosen])
-    bodies = [*blocks, completion.text] if not blocks else blocks
+    bodies = [*blocks, completion.text]
     if prompt and name is not None:
         for body in bodies:
-            if (program := _longest(prompt + body)) is not None and _defines(program, name):
+            program = _longest(prompt + body) or ""
+            if program[len(prompt) :].strip() and _defines(program, name):
                 return program
-        return prompt + bodies[-1]
+        return prompt + bodies[0]
     unfenced = _STATEMENT.search(completion.text)
     if not blocks and unfenced is not None:
-        program = _longest(completion.text[unfenced.start() :])
-        if program is not None and _defines(program, name):
-            return _joined(prompt, program)
-    return _joined(prompt, bodies[-1])
+        found = _longest(completion.text[unfenced.start() :])
+        if found is not None and _defines(found, name):
+            return _joined(prompt, found)
+    return _joined(prompt, blocks[-1] if blocks else completion.text)
 
 
 def program_of(told: Mapping[str, Any]) -> str:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import resource
 import signal
 import sys
 import sysconfig
@@ -24,12 +23,9 @@ from typing import Literal, NoReturn
 from ttc.sandbox import kernel, landlock, seccomp
 from ttc.sandbox.limits import Limits
 
-__all__ = ["WORK_FOLDER", "Jail", "Level", "enter"]
+__all__ = ["Jail", "Level", "enter"]
 
 Level = Literal["full", "restricted", "none"]
-
-WORK_FOLDER = "/tmp"
-"""The only folder that a run at level full can write to."""
 
 _MOST_DESCRIPTORS = 1 << 16
 _SPARE_UIDS = 0x6000_0000  # far above what account databases hand out
@@ -50,6 +46,8 @@ class Jail:
     """What a run may read."""
     base: int | None
     """The address space of the bare process, in bytes."""
+    work: str = "/"
+    """Where a run starts; at level full a folder of its own, the only one that it can write to."""
     own_pids: int | None = None
     """The zygote's own pid namespace, to return to."""
 
@@ -90,7 +88,7 @@ class Jail:
         kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
         full = self.level == "full"
         if landlock.version():
-            writable = (WORK_FOLDER, "/dev/null") if full else ("/dev/null",)
+            writable = (self.work, "/dev/null") if full else ("/dev/null",)
             landlock.restrict(read=("/",) if full else self.readable, write=writable)
         limits.hold(tasks=full, base=self.base)
         seccomp.refuse(threads=full and limits.threads > 0, forks=full and limits.processes > 0)
@@ -99,10 +97,10 @@ class Jail:
         kernel.unshare(kernel.CLONE_NEWNS)
         flags = kernel.MS_NOSUID | kernel.MS_NODEV
         options = f"size={limits.disk_bytes},nr_inodes={limits.files + 1},mode=0700"
-        kernel.mount("tmpfs", WORK_FOLDER, "tmpfs", flags, options)
+        kernel.mount("tmpfs", self.work, "tmpfs", flags, options)
         if self.has_proc:
             kernel.mount("proc", "/proc", "proc", flags | kernel.MS_NOEXEC, "subset=pid")
-        os.chdir(WORK_FOLDER)
+        os.chdir(self.work)
 
 
 def enter(level: Level, packages: Iterable[str], loaded: Callable[[], None]) -> Jail:
@@ -137,7 +135,7 @@ def _interpreter() -> Iterator[str]:
 def _address_space() -> int | None:
     try:
         with open("/proc/self/statm", encoding="utf-8") as file:
-            return int(file.read().split()[0]) * resource.getpagesize()
+            return int(file.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
     except OSError:
         return None
 
@@ -153,11 +151,15 @@ def _enter_full(shown: Iterable[str], loaded: Callable[[], None]) -> Jail:
     os.setresuid(0, 0, 0)
     kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
     kernel.mount("", "/", "", kernel.MS_REC | kernel.MS_PRIVATE)
-    has_proc = _build_root(sources)
+    below = any(path.startswith("/tmp/") for path, _ in sources)
+    work = "/box" if below else "/tmp"  # which must hide nothing that a run may read
+    has_proc = _build_root(sources, work)
     pids = os.open("/proc/self/ns/pid", os.O_RDONLY)
     _move_into_root()
     kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
-    return Jail(level="full", has_proc=has_proc, readable=("/",), base=base, own_pids=pids)
+    return Jail(
+        level="full", has_proc=has_proc, readable=("/",), base=base, work=work, own_pids=pids
+    )
 
 
 def _become_first_of_new_namespaces() -> None:
@@ -218,7 +220,7 @@ def _outermost(paths: Iterable[str]) -> list[str]:
     return kept
 
 
-def _build_root(sources: Iterable[tuple[str, int]]) -> bool:
+def _build_root(sources: Iterable[tuple[str, int]], work: str) -> bool:
     """Builds the new root on a stage and makes it the working folder; tells if it has a /proc."""
     stage = next(path for path in _STAGES if os.path.isdir(path))
     kernel.mount("tmpfs", stage, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, "size=1m,mode=0755")
@@ -231,7 +233,7 @@ def _build_root(sources: Iterable[tuple[str, int]]) -> bool:
         source = f"/proc/self/fd/{descriptor}"
         kernel.bind_read_only(source, target, devices=path in _DEVICES)
         os.close(descriptor)
-    for folder in ("/proc", WORK_FOLDER):
+    for folder in ("/proc", work):
         os.makedirs(stage + folder, exist_ok=True)
     try:
         flags = kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC

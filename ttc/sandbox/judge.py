@@ -1,7 +1,7 @@
 """What the judge's process runs: the tests, with the candidate's names bound to proxies.
 
-It is given the nonce, the prompt and the tests, and never loads a line of the candidate. Its verdict
-goes to the caller by a socket that the candidate does not have.
+It is given the nonce, the prompt and the tests, and never loads a line of the candidate. Its
+verdict goes to the caller by a socket that the candidate does not have.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def main(link: int, candidate: int) -> None:
 
 
 def run_in_process(link: int) -> None:
-    """Runs program and tests in one interpreter, and writes a verdict that the program can forge."""
+    """Runs program and tests in one interpreter; the program can forge the verdict."""
     work = codec.receive(link, limit=None)
     names: dict[str, Any] = {"__name__": "candidate"}
     verdict: dict[str, Any] = {"verdict": "passed", "calls": 1, **_nonce(work)}

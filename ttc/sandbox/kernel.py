@@ -1,6 +1,7 @@
 """System calls that Python has no name for, over ctypes.
 
-A refusal is an `OSError` that names the call. Linux only; nothing here decides anything. *Source:* the manual pages of the calls, section 2.
+A refusal is an `OSError` that names the call. Linux only; nothing here decides anything.
+*Source:* the manual pages of the calls, section 2.
 """
 
 from __future__ import annotations

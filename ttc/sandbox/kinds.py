@@ -42,8 +42,14 @@ KINDS: Mapping[str, Kind] = {
         },
     ),
     "symbolic": Kind(
-        preload=("sympy",),
+        preload=("sympy", "ttc.sandbox.symbolic_warm"),
         packages=("sympy", "mpmath"),
         mains={**_CHECK, "worker": "ttc.sandbox.symbolic_worker:main"},
     ),
+    "math_verify": Kind(
+        preload=("math_verify",),
+        packages=("math_verify", "latex2sympy2_extended", "antlr4", "sympy", "mpmath"),
+        mains={**_CHECK, "worker": "ttc.sandbox.math_verify_worker:main"},
+    ),
+    "stalling": Kind(preload=(), mains={**_CHECK, "worker": "ttc.sandbox.stalling_worker:main"}),
 }  # fmt: skip

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import resource
 from dataclasses import dataclass, fields
 
 __all__ = ["Limits"]
@@ -52,6 +51,8 @@ class Limits:
             tasks: whether the kernel counts the threads and processes of this run alone.
             base: the address space that the bare process has, in bytes; `None` where unknown.
         """
+        import resource  # which Windows does not have
+
         cpu = math.ceil(self.cpu_seconds)
         wanted = {
             resource.RLIMIT_CPU: cpu,

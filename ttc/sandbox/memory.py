@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import resource
+from collections.abc import Sequence
 
 __all__ = ["Memory"]
 
@@ -18,7 +17,7 @@ class Memory:
     def used_by(self, pid: int) -> int:
         """Bytes held by `pid` and all that descend from it."""
         children: dict[int, list[int]] = {}
-        for entry in os.listdir("/proc"):
+        for entry in os.listdir("/proc") if os.path.isdir("/proc") else ():
             if entry.isdecimal():
                 children.setdefault(_parent(int(entry)), []).append(int(entry))
         pages, waiting = 0, [pid]
@@ -26,18 +25,24 @@ class Memory:
             one = waiting.pop()
             pages += max(0, _resident_pages(one) - self._bare)
             waiting += children.get(one, [])
-        return pages * resource.getpagesize()
+        return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 def _resident_pages(pid: int) -> int:
-    with contextlib.suppress(OSError, ValueError, IndexError):
-        with open(f"/proc/{pid}/statm", encoding="utf-8") as file:
-            return int(file.read().split()[1])
-    return 0
+    return _number(_read(f"/proc/{pid}/statm").split(), 1)
 
 
 def _parent(pid: int) -> int:
-    with contextlib.suppress(OSError, ValueError, IndexError):
-        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
-            return int(file.read().rpartition(")")[2].split()[1])
-    return 0
+    return _number(_read(f"/proc/{pid}/stat").rpartition(")")[2].split(), 1)
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except OSError:  # the process has ended meanwhile
+        return ""
+
+
+def _number(words: Sequence[str], place: int) -> int:
+    return int(words[place]) if len(words) > place else 0

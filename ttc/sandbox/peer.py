@@ -59,6 +59,7 @@ class Handle:
         return "<an object of the candidate>"
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
+        """Has the other side call it."""
         return self._peer.ask("call", self._target, arguments, named)
 
     def __getattr__(self, name: str) -> Any:

@@ -20,6 +20,7 @@ __all__ = ["Run"]
 
 _CHUNK = 1 << 16
 _PREFIX = 4
+_NEARLY = 0.5  # the kernel holds the limit by ticks, which may run far ahead of what was used
 
 
 class _Capture:
@@ -228,8 +229,8 @@ class Run:
                 return "memory", f"more than {limits.memory_bytes} bytes of memory"
             if ended.cut == "seconds":
                 return "timeout", f"more than {limits.seconds:g} s"
-            by_kernel = ended.status in {-signal.SIGKILL, -signal.SIGXCPU}
-            if by_kernel and ended.cpu_seconds >= limits.cpu_seconds:
+            by_kernel = ended.status == -signal.SIGKILL and ended.cut is None
+            if by_kernel and ended.cpu_seconds >= _NEARLY * limits.cpu_seconds:
                 return "timeout", f"more than {limits.cpu_seconds:g} s of processor time"
         if any(capture.truncated for capture in self._output):
             limit = self._processes[0].limits.output_bytes

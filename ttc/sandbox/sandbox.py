@@ -1,18 +1,18 @@
 """Runs programs in jailed processes and tells what came of it: one `Execution` for each.
 
-A run's programs and tests go from here straight to its own two processes, and the verdict comes back
-from the judge alone. Belongs to one event loop and never blocks it. When `execute` returns, nothing
-of the run is left, cancelled or not.
+A run's programs and tests go from here straight to its own two processes, and the verdict comes
+back from the judge alone. Belongs to one event loop and never blocks it. When `execute` returns,
+nothing of the run is left, cancelled or not.
 """
 
 from __future__ import annotations
 
 import ast
 import asyncio
+import contextlib
 import os
 import secrets
 import socket
-import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from typing import Any
@@ -37,6 +37,7 @@ __all__ = ["Sandbox", "shared"]
 
 _MOST_FORKS = 2000  # two for each run
 _JUDGE_EXTRA_S = 1.0
+_LONGEST_LITERAL = 2000
 
 Spent = Callable[[float], None]
 
@@ -81,6 +82,21 @@ class Sandbox:
         """
         limits, spent = limits or Limits(), spent or (lambda _: None)
         told = {"program": program} if isinstance(program, str) else asdict(program)
+        work = asyncio.ensure_future(self._execute(told, tests, limits, spent))
+        try:
+            return await asyncio.shield(work)
+        except asyncio.CancelledError:
+            work.cancel()
+            while not work.done():  # it kills and reaps, and nobody may keep it from that
+                with contextlib.suppress(asyncio.CancelledError):
+                    await asyncio.wait([work])
+            if not work.cancelled():
+                work.exception()  # nobody waits for it any more
+            raise
+
+    async def _execute(
+        self, told: dict[str, Any], tests: Tests | None, limits: Limits, spent: Spent
+    ) -> Execution:
         async with self._room:
             zygote = await self.ready()
             match tests:
@@ -119,13 +135,20 @@ class Sandbox:
             await zygote.close()
         self._retired, self._zygote = [], None
 
+    def abandon(self) -> None:
+        """As `close`, once the event loop has been closed."""
+        for zygote in (*self._retired, *filter(None, [self._zygote])):
+            zygote.abandon()
 
-_shared: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, Sandbox]]
-_shared = weakref.WeakKeyDictionary()
+
+_shared: dict[asyncio.AbstractEventLoop, dict[str, Sandbox]] = {}
 
 
 def shared(choice: SandboxChoice) -> Sandbox:
-    """The sandbox of the running event loop. It ends with the loop."""
+    """The sandbox of the running event loop; those of loops that were closed end here."""
+    for loop in [loop for loop in _shared if loop.is_closed()]:
+        for sandbox in _shared.pop(loop).values():
+            sandbox.abandon()
     of_loop = _shared.setdefault(asyncio.get_running_loop(), {})
     if choice not in of_loop:
         of_loop[choice] = Sandbox(choice)
@@ -209,7 +232,9 @@ async def _generated(
 
 
 def literal_case(test: str, tests: GeneratedTests) -> list[Any] | None:
-    """What `assert f(literals) == literal` says, for the judge; `None` where it is something else."""
+    """What `assert f(literals) == literal` says, for the judge; `None` for anything else."""
+    if len(test) > _LONGEST_LITERAL:  # deep text can end a process that parses it
+        return None
     try:
         (statement,) = ast.parse(test.strip()).body
         if not isinstance(statement, ast.Assert) or not isinstance(statement.test, ast.Compare):
@@ -268,7 +293,9 @@ async def _script(
 ) -> Execution:
     """The program as a script, on standard input and output."""
     async with Run(zygote, "output", spent) as run:
-        process = run.fork("script", limits, stdin=given.encode(), is_program=True)
+        process = run.fork(
+            "script", limits, stdin=given.encode("utf-8", "surrogatepass"), is_program=True
+        )
         await run.give(process, program)
         await run.end(process)
     return run.execution(None, None)

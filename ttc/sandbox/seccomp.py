@@ -11,12 +11,12 @@ import ctypes
 import errno
 import os
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 
 from ttc.sandbox import kernel
 
-__all__ = ["MACHINES", "prepare", "refuse"]
+__all__ = ["MACHINES", "Instruction", "install", "prepare", "refuse"]
 
 MACHINES: Mapping[str, int] = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 """The architectures that the filter knows, and their names in the kernel."""
@@ -84,7 +84,8 @@ _ALLOW, _KILL, _ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
 _NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT = 0, 4, 16
 _SECCOMP_MODE_FILTER = 2
 
-_Instruction = tuple[int, int, int, int]
+Instruction = tuple[int, int, int, int]
+"""Code, jump if true, jump if false, operand."""
 
 
 class _Program(ctypes.Structure):
@@ -98,7 +99,19 @@ def refuse(*, threads: bool, forks: bool) -> None:
         threads: whether it may start threads.
         forks: whether it may start processes, and send them signals.
     """
-    packed = _assembled(os.uname().machine, os.getpid(), threads, forks)
+    _load(_assembled(os.uname().machine, os.getpid(), threads, forks))
+
+
+def install(instructions: Iterable[Instruction]) -> None:
+    """Puts a filter of one's own on this process, for good."""
+    _load(_packed(instructions))
+
+
+def _packed(instructions: Iterable[Instruction]) -> bytes:
+    return b"".join(struct.pack("=HBBI", *instruction) for instruction in instructions)
+
+
+def _load(packed: bytes) -> None:
     held = ctypes.create_string_buffer(packed, len(packed))
     program = _Program(len(packed) // 8, ctypes.addressof(held))
     kernel.prctl(kernel.PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.byref(program))
@@ -106,8 +119,7 @@ def refuse(*, threads: bool, forks: bool) -> None:
 
 @cache
 def _assembled(machine: str, pid: int, threads: bool, forks: bool) -> bytes:
-    instructions = _filter(machine, pid, threads, forks)
-    return b"".join(struct.pack("=HBBI", *instruction) for instruction in instructions)
+    return _packed(_filter(machine, pid, threads, forks))
 
 
 def prepare() -> None:
@@ -116,7 +128,7 @@ def prepare() -> None:
         _assembled(os.uname().machine, 1, threads, forks)
 
 
-def _filter(machine: str, pid: int, threads: bool, forks: bool) -> Iterator[_Instruction]:
+def _filter(machine: str, pid: int, threads: bool, forks: bool) -> Iterator[Instruction]:
     column = _COLUMNS[machine]
     denied, missing = _ERRNO | errno.EPERM, _ERRNO | errno.ENOSYS
     yield (_LOAD, 0, 0, _ARCHITECTURE)
@@ -141,12 +153,12 @@ def _filter(machine: str, pid: int, threads: bool, forks: bool) -> Iterator[_Ins
     yield (_RETURN, 0, 0, _ALLOW)
 
 
-def _when(test: int, value: int, then: int) -> Iterator[_Instruction]:
+def _when(test: int, value: int, then: int) -> Iterator[Instruction]:
     yield (test, 0, 1, value)
     yield (_RETURN, 0, 0, then)
 
 
-def _argument(number: int, known: set[int], otherwise: int, then: int) -> Iterator[_Instruction]:
+def _argument(number: int, known: set[int], otherwise: int, then: int) -> Iterator[Instruction]:
     """For the call `number`: `then` if its first argument is known."""
     checks = [pair for value in sorted(known) for pair in _when(_EQUAL, value, then)]
     yield (_EQUAL, 0, len(checks) + 2, number)
@@ -155,7 +167,7 @@ def _argument(number: int, known: set[int], otherwise: int, then: int) -> Iterat
     yield (_RETURN, 0, 0, otherwise)
 
 
-def _clone(number: int, threads: bool, forks: bool) -> Iterator[_Instruction]:
+def _clone(number: int, threads: bool, forks: bool) -> Iterator[Instruction]:
     denied = _ERRNO | errno.EPERM
     checks = [
         *_when(_ANY_BIT, _CLONE_NEW_ANYTHING, denied),

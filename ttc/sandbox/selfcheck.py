@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import mmap
 import os
-import resource
 import socket
 import sys
 from collections.abc import Callable, Mapping
@@ -64,6 +63,8 @@ def _landlock() -> bool:
 
 
 def _rlimits() -> bool:
+    import resource  # which Windows does not have
+
     allowed, _ = resource.getrlimit(resource.RLIMIT_AS)
     if allowed == resource.RLIM_INFINITY:
         return False

@@ -117,7 +117,7 @@ class _Zygote:
             if request["do"] == "fork":
                 self._fork(request)
             else:
-                self._kill(request["number"], None)
+                self._kill(request["number"], "caller")
         return bool(data)
 
     def _fork(self, request: dict[str, Any]) -> None:
@@ -170,7 +170,7 @@ class _Zygote:
             sys.stdout.flush()
         os._exit(0)
 
-    def _kill(self, number: int, cut: str | None) -> None:
+    def _kill(self, number: int, cut: str) -> None:
         for running in self._running.values():
             if running.number == number and running.cut is None:
                 running.cut = cut
@@ -273,6 +273,7 @@ def main(kind: str, level: Level, descriptor: str) -> None:
         _serve(KINDS[kind], level, control)
     except (OSError, ImportError) as error:
         with contextlib.suppress(OSError):
-            control.sendall(json.dumps({"refused": str(error)}).encode() + b"\n")
+            why = getattr(error, "strerror", None) or str(error)
+            control.sendall(json.dumps({"refused": why}).encode() + b"\n")
         os._exit(1)
     os._exit(0)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import array
 import asyncio
-import contextlib
 import json
 import os
 import signal
@@ -46,7 +45,9 @@ for name, folder in (("ttc", sys.argv[1]), ("ttc.sandbox", sys.argv[1] + "/sandb
 from ttc.sandbox.worker import main
 main(*sys.argv[2:])
 """  # as `-m ttc.sandbox.worker`, without the rest of ttc: each fork copies what the zygote holds
+_popen = subprocess.Popen[bytes]
 _START_S = 60.0
+_WITHOUT = 'sandbox="none" where the code may do whatever you may'
 _GRACE_S = 2.0
 _CHECK = Limits(seconds=10, memory_bytes=64 << 20)
 
@@ -60,8 +61,8 @@ class Ended:
     cpu_seconds: float = 0.0
     """Processor time of the process and of all that it had started."""
     peak_bytes: int = 0
-    cut: Literal["seconds", "memory"] | None = None
-    """The limit that killed it, other than those that the kernel holds."""
+    cut: Literal["seconds", "memory", "caller"] | None = None
+    """What killed it, if it was not the kernel: a limit that the zygote holds, or `kill`."""
     fault: str | None = None
     """Why it never ran: what the machine refused. Not the program's doing."""
 
@@ -131,9 +132,10 @@ class Zygote:
                 return await cls._start(kind, level)
             except SandboxError as error:
                 faults.append(f"level {level}: {error}")
+        other = 'sandbox="auto" to accept a restricted one' if sandbox == "full" else _WITHOUT
         raise SandboxError(
-            f"no jail can be had here ({'; '.join(faults)}); run on Linux with user namespaces or "
-            'Landlock, or pass sandbox="none" where the code may do whatever you may'
+            f"no such jail can be had here ({'; '.join(faults)}); run on Linux with user "
+            f"namespaces or Landlock, or pass {other}"
         )
 
     @classmethod
@@ -142,8 +144,14 @@ class Zygote:
             raise SandboxError(f"{sys.platform} has none of its layers")
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
+        loop = asyncio.get_running_loop()
+        spawning = loop.run_in_executor(None, _spawn, kind, level, theirs.fileno())
         try:
-            keeper = await asyncio.to_thread(_spawn, kind, level, theirs.fileno())
+            keeper = await asyncio.shield(spawning)
+        except asyncio.CancelledError:
+            ours.close()  # so that it ends at once
+            await asyncio.to_thread(_reap, await spawning)
+            raise
         except BaseException:
             ours.close()
             raise
@@ -257,8 +265,12 @@ class Zygote:
     async def close(self) -> None:
         """Ends the zygote and everything that it forked."""
         self._dead("the zygote was closed")
-        await asyncio.to_thread(_reap, self._keeper)
-        self._finalizer.detach()
+        await asyncio.to_thread(self._finalizer)
+
+    def abandon(self) -> None:
+        """As `close`, once the event loop has been closed."""
+        self.alive = False
+        self._finalizer()
 
     def _write(self) -> None:
         while self._outbox:
@@ -350,13 +362,13 @@ def _spawn(kind: str, level: Level, descriptor: int) -> subprocess.Popen[bytes]:
         "LC_ALL": "C.UTF-8",
     }
     home = str(Path(__file__).parent.parent)
-    return subprocess.Popen(
+    return _popen(
         [sys.executable, "-s", "-P", "-S", "-c", _START, home, kind, level, str(descriptor)],
         env=environment,
         cwd="/",
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
-        stderr=None,
+        stderr=subprocess.DEVNULL,
         pass_fds=(descriptor,),
         start_new_session=True,
     )

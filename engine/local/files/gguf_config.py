@@ -25,6 +25,7 @@ _NEUTRAL: dict[str, tuple[object, ...]] = {
     "expert_count": (0,),
     "expert_used_count": (0,),
     "logit_scale": (0.0, 1.0),
+    "tensor_data_layout": ("Meta AI original pth",),
     "rope.scaling.yarn_ext_factor": (1.0, -1.0),
     "rope.scaling.yarn_log_multiplier": (0.0,),
     "use_parallel_residual": (False,),

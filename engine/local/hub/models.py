@@ -9,6 +9,7 @@ Face, Apache-2.0) as a Q4_1 GGUF file. Knows no torch and reads no weights.
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 from ttc.config import Settings, settings
@@ -28,6 +29,7 @@ __all__ = [
     "models_folder",
     "pull",
     "pulled",
+    "remove",
     "taken_in",
 ]
 
@@ -120,13 +122,17 @@ def _at_path(name: str) -> Path | None:
 
 
 def _absent(name: str, what: str, example: str) -> str:
-    there = [*taken_in(), *pulled()]
-    there += [name for name, recipe in MODELS.items() if (models_folder() / recipe.file).is_file()]
-    listed = f"there is {', '.join(sorted(there))}" if there else "none has been pulled"
+    listed = f"there is {', '.join(_there())}" if _there() else "none has been pulled"
     return (
         f"no model {name!r}: {what}; {listed}; get one as with `ttc pull {example}`, which takes "
         f"a built-in name ({', '.join(sorted(MODELS))}), {_HOW}"
     )
+
+
+def _there() -> list[str]:
+    """The names of all models on disk."""
+    builtin = [n for n, recipe in MODELS.items() if (models_folder() / recipe.file).is_file()]
+    return sorted([*taken_in(), *pulled(), *builtin])
 
 
 def pull(name: str, progress: Progress = lambda stage, done, total: None) -> Path:
@@ -161,6 +167,41 @@ def pull(name: str, progress: Progress = lambda stage, done, total: None) -> Pat
             f"no model {name!r} can be pulled; known: {', '.join(sorted(MODELS))}; else {_HOW}"
         )
     return _pull_from_hub(wanted, progress)
+
+
+def remove(name: str) -> int:
+    """Deletes a model that lies among the models; never one at a path elsewhere.
+
+    Args:
+        name: as `catalog` lists it.
+
+    Returns:
+        The bytes that it took among the models.
+
+    Raises:
+        ModelFileError: no such model lies there.
+        OSError: it cannot be deleted.
+    """
+    before = _bytes_in(models_folder())
+    recipe = MODELS.get(name)
+    if recipe is not None and (models_folder() / recipe.file).is_file():
+        (models_folder() / recipe.file).unlink()
+    elif (path := taken_in().get(name)) is not None:
+        for part in [path] if path.is_dir() else map(path.with_name, parts(path.name)):
+            shutil.rmtree(part) if part.is_dir() else part.unlink(missing_ok=True)
+    elif (record := pulled().get(name)) is not None:
+        repository.forget(hub_folder(), record)
+    else:
+        raise ModelFileError(
+            f"no model {name!r} can be removed; there is {', '.join(_there()) or 'none'}"
+        )
+    return before - _bytes_in(models_folder())
+
+
+def _bytes_in(folder: Path) -> int:
+    """The size of all files below a folder; one with several names counts once."""
+    found = [path.lstat() for path in folder.rglob("*") if path.is_file()]
+    return sum({(stat.st_dev, stat.st_ino): stat.st_size for stat in found}.values())
 
 
 def _take_in(path: Path, progress: Progress) -> Path:

@@ -23,7 +23,16 @@ from urllib.parse import quote
 from ttc.engine.local.hub.files import check_name, folder_files, parts
 from ttc.errors import ModelFileError
 
-__all__ = ["HubId", "Record", "choose", "find_pulled", "records", "repo_folder", "write_record"]
+__all__ = [
+    "HubId",
+    "Record",
+    "choose",
+    "find_pulled",
+    "forget",
+    "records",
+    "repo_folder",
+    "write_record",
+]
 
 MAIN = "main"
 _MOST_LETTERS = 96
@@ -161,15 +170,39 @@ def _read(path: Path) -> Record | None:
 
 def write_record(hub: Path, record: Record) -> None:
     """Makes a model that is in its place known, and drops commits that nothing names any more."""
-    folder = repo_folder(hub, record.repo)
-    key = quote(f"{record.revision}:{record.file or ''}", safe="")
-    staged = folder / f".{key}"
+    target = _record_file(hub, record)
+    staged = target.with_name(f".{target.stem}")
     staged.write_text(json.dumps({"schema_version": 1, **asdict(record)}), encoding="utf-8")
-    os.replace(staged, folder / f"{key}.json")
-    kept = {other.commit for other in records(hub, record.repo)}
+    os.replace(staged, target)
+    _drop_unnamed(hub, record.repo)
+
+
+def forget(hub: Path, record: Record) -> None:
+    """Makes a model unknown, and drops its files unless another name of it is known."""
+    _record_file(hub, record).unlink()
+    _drop_unnamed(hub, record.repo)
+
+
+def _record_file(hub: Path, record: Record) -> Path:
+    key = quote(f"{record.revision}:{record.file or ''}", safe="")
+    return repo_folder(hub, record.repo) / f"{key}.json"
+
+
+def _drop_unnamed(hub: Path, repo: str) -> None:
+    """Drops commits and files that nothing names."""
+    folder = repo_folder(hub, repo)
+    kept: dict[str, set[str]] = {}
+    for other in records(hub, repo):
+        kept.setdefault(other.commit, set()).update(other.files)
     for commit in folder.iterdir():
-        if commit.is_dir() and not commit.name.startswith(".") and commit.name not in kept:
+        if not commit.is_dir() or commit.name.startswith("."):
+            continue
+        if commit.name not in kept:
             shutil.rmtree(commit, ignore_errors=True)
+            continue
+        for file in commit.rglob("*"):
+            if file.is_file() and file.relative_to(commit).as_posix() not in kept[commit.name]:
+                file.unlink()
 
 
 def find_pulled(wanted: HubId, hub: Path) -> Path | None:

@@ -5,11 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from ctypes import POINTER, Structure, c_float, c_int32, c_void_p
 
+import numpy as np
+import numpy.typing as npt
 import torch
 
 from ttc.engine.local.native.build import OPTIONS, load_library
 
-__all__ = ["GROUP", "PANEL", "Kernels", "LayerStruct", "LinearStruct", "ModelStruct", "StepStruct"]
+__all__ = [
+    "DRAW",
+    "DRAWN",
+    "GROUP",
+    "PANEL",
+    "Kernels",
+    "LayerStruct",
+    "LinearStruct",
+    "ModelStruct",
+    "RowsStruct",
+    "StepStruct",
+]
 
 GROUP, PANEL = 64, 16
 """Columns that share a scale, and outputs that lie together; see `step.h`."""
@@ -95,6 +108,32 @@ class StepStruct(Structure):
     )
 
 
+DRAW = np.dtype(
+    [
+        ("key", np.uint64),
+        ("temperature", np.float32),
+        ("top_p", np.float32),
+        ("min_p", np.float32),
+        ("top_k", np.int32),
+        ("num_top", np.int32),
+    ],
+    align=True,
+)
+"""`struct draw`."""
+DRAWN = np.dtype(
+    [
+        ("logprob", np.float64),
+        ("normaliser", np.float64),
+        ("entropy", np.float64),
+        ("certainty", np.float64),
+        ("peak", np.float32),
+        ("token", np.int32),
+    ],
+    align=True,
+)
+"""`struct drawn`."""
+
+
 class Kernels:
     """The library's functions.
 
@@ -111,7 +150,12 @@ class Kernels:
         self._pack, self._run_step = library.pack, library.run_step
         self._pack.argtypes = [c_void_p, c_int32, c_int32, c_int32, c_void_p, c_void_p]
         self._run_step.argtypes = [POINTER(ModelStruct), POINTER(StepStruct), c_void_p]
-        self._pack.restype = self._run_step.restype = None
+        self._measure_rows, self._sample = library.measure_rows, library.sample
+        self._measure_rows.argtypes = [c_void_p, c_int32, c_int32, c_void_p]
+        self._sample.argtypes = [c_void_p, c_int32, c_int32, *[c_void_p] * 4, c_int32]
+        self._scratch = torch.empty(0, 0)
+        for function in (self._pack, self._run_step, self._measure_rows, self._sample):
+            function.restype = None
 
     def pack(
         self, weight: torch.Tensor, first_row: int, panels: torch.Tensor, scales: torch.Tensor
@@ -123,3 +167,32 @@ class Kernels:
     def run_step(self, model: ModelStruct, step: StepStruct, scratch: torch.Tensor) -> None:
         """Computes a step; see `step.c`."""
         self._run_step(model, step, scratch.data_ptr())
+
+    def measure(self, logits: torch.Tensor) -> npt.NDArray[np.void]:
+        """What `DRAWN` tells of rows (n, vocab), their tokens apart."""
+        found = np.zeros(len(logits), DRAWN)
+        self._measure_rows(logits.data_ptr(), *logits.shape, found.ctypes.data)
+        return found
+
+    def sample(
+        self, logits: torch.Tensor, draws: npt.NDArray[np.void]
+    ) -> tuple[npt.NDArray[np.void], npt.NDArray[np.float32]]:
+        """A token for each row, as `DRAW` says; and the greatest logits, (n, most asked for)."""
+        found = np.zeros(len(logits), DRAWN)
+        most = int(draws["num_top"].max())
+        top = np.empty((len(logits), most), dtype=np.float32)
+        room = torch.get_num_threads(), logits.shape[1]
+        if self._scratch.shape != room:  # kept: fresh memory would cost more than the draw
+            self._scratch = torch.empty(room)
+        self._sample(
+            logits.data_ptr(),
+            *logits.shape,
+            *(
+                draws.ctypes.data,
+                found.ctypes.data,
+                self._scratch.data_ptr(),
+                top.ctypes.data,
+                most,
+            ),
+        )
+        return found, top

@@ -27,8 +27,10 @@ from ttc.engine.local.native.library import (
     ModelStruct,
     StepStruct,
 )
+from ttc.engine.local.native.sampler import NativeSampler
 from ttc.engine.local.native.weights import Packer, QuantisedLinear
-from ttc.engine.local.rope import Rotation
+from ttc.engine.local.rotation import Rotation
+from ttc.engine.local.sample import Draw, Drawn
 from ttc.errors import EngineError
 
 __all__ = ["NativeModel"]
@@ -61,7 +63,7 @@ class NativeModel:
         self.config = config
         self.numerics = f"int8/{GROUP} attention={CHUNK}/fp32"
         """The types and kernels that decide the bits of a result."""
-        self._kernels = kernels
+        self._kernels, self._sampler = kernels, NativeSampler(kernels)
         self._embedding = weights["token_embd.weight"]  # (vocab, hidden)
         self._rotation = Rotation(config.rope, config.head_dim)
         self._kept: list[object] = []  # what structures point to
@@ -151,10 +153,20 @@ class NativeModel:
         norm = self._norm
         return self._reward(F.rms_norm(residual[wanted], norm.shape, norm, config.norm_eps))
 
+    def draw(self, logits: torch.Tensor, draws: Sequence[Draw]) -> Drawn:
+        """Draws a token for each row."""
+        return self._sampler.draw(logits, draws)
+
+    def logprobs(
+        self, logits: torch.Tensor, wanted: Sequence[Sequence[int]]
+    ) -> list[dict[int, float]]:
+        """The log probabilities of some tokens of each row."""
+        return self._sampler.logprobs(logits, wanted)
+
     def _layer(self, index: int, block: Weights, packer: Packer) -> LayerStruct:
         config = self.config
 
-        def linear(*names: str) -> object:
+        def linear(*names: str) -> LinearStruct:
             matrices = [block[f"{name}.weight"] for name in names]
             bias = _bias(config, block, names, matrices)
             return self._keep(packer.stacked(matrices, bias)).struct

@@ -1,6 +1,7 @@
 """The vocabulary of a model folder, as Hugging Face lays it out.
 
-`tokenizer.json` says how text is cut; the `tokenizers` library does it. `tokenizer_config.json`,
+`tokenizer.json` says how text is cut; the `tokenizers` library does it. Where there is none,
+`tokenizer.model` does, and it is cut as in a GGUF file. `tokenizer_config.json`,
 `special_tokens_map.json`, `added_tokens.json`, `generation_config.json` and `config.json` say which
 tokens are special and which end a text: what any of them declares to be an end is one.
 
@@ -12,8 +13,8 @@ spaces they would swallow.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,8 @@ from typing import Any
 from tokenizers import AddedToken, Tokenizer
 
 from ttc.engine.local.text.bpe import merge_model
+from ttc.engine.local.text.gguf_vocabulary import gguf_vocabulary
+from ttc.engine.local.text.sentencepiece import AddedPiece, read_sentencepiece
 from ttc.engine.local.text.vocabulary import (
     Prefix,
     Vocabulary,
@@ -40,6 +43,7 @@ _MODEL_OPTIONS = (
     "byte_fallback",
     "ignore_merges",
 )
+_PIECES = "tokenizer.model"
 _ENDS = ("eos_token", "eot_token", "eom_token")
 _Json = dict[str, Any]
 
@@ -79,10 +83,12 @@ def folder_vocabulary(path: Path) -> Vocabulary:
         )
     }
     spec = files["tokenizer"]
+    if not spec and (path / _PIECES).is_file():
+        return _of_pieces(path, files)
     if not spec:
         raise ModelFileError(
-            f"{path / 'tokenizer.json'} is missing, and no other tokenizer file is supported; "
-            "convert the tokenizer, or use a GGUF file"
+            f"{path} has neither tokenizer.json nor {_PIECES}, and no other tokenizer file is "
+            "supported; convert the tokenizer, or use a GGUF file"
         )
     model = spec.get("model")
     kind = model.get("type", "BPE") if isinstance(model, dict) else None
@@ -118,13 +124,7 @@ def _vocabulary(path: Path, files: Mapping[str, _Json]) -> Vocabulary:
     unknown: int | None = ids.get(spec["model"].get("unk_token"))
     size = max(_rows(files["config"]), max(ids.values()) + 1)
     named = {ids[special[name]] for name in _ENDS if special.get(name) in ids}
-    end_ids = named.union(
-        _declared_ends(files["config"]), _declared_ends(files["generation_config"])
-    )
-    if wrong := {i for i in end_ids if not 0 <= i < size}:
-        raise ModelFileError(
-            f"{path}: eos_token_id has {wrong}, and the tokens are 0 to {size - 1}"
-        )
+    end_ids = _checked_ends(path, files, named, size)
     meaningless = set(range(size)).difference(ids.values())
     meaningless |= {unknown} if unknown is not None else set()
     is_bytes = _find(spec.get("pre_tokenizer"), "ByteLevel") is not None
@@ -135,12 +135,50 @@ def _vocabulary(path: Path, files: Mapping[str, _Json]) -> Vocabulary:
         size=size,
         control=control,
         special=special,
-        end_ids=frozenset(end_ids),
+        end_ids=end_ids,
         start_id=_start_id(files, special, ids),
         unsampled_ids=frozenset(meaningless - end_ids),
         prefix=prefix,
         trims=prefix != "never" and not is_bytes,
     )
+
+
+def _of_pieces(path: Path, files: Mapping[str, _Json]) -> Vocabulary:
+    """The vocabulary of a folder without a `tokenizer.json`."""
+    special = _special(files)
+    try:
+        added = _added(path, files, frozenset(special.values()))
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ModelFileError(f"{path}: added tokens are damaged: {error!r}") from error
+    tokens = [AddedPiece(token.id, token.text, token.is_control) for token in added]
+    file = read_sentencepiece(path / _PIECES, tokens)
+    found = gguf_vocabulary(file)
+    size = max(found.size, _rows(files["config"]))
+    named = {found.control[special[name]] for name in _ENDS if special.get(name) in found.control}
+    end_ids = _checked_ends(path, files, found.end_ids | named, size)
+    starts = files["tokenizer_config"].get("add_bos_token", True)
+    return replace(
+        found,
+        size=size,
+        special={**found.special, **special},
+        end_ids=end_ids,
+        start_id=found.start_id if starts else None,
+        unsampled_ids=(found.unsampled_ids | set(range(found.size, size))) - end_ids,
+    )
+
+
+def _checked_ends(
+    path: Path, files: Mapping[str, _Json], named: Collection[int], size: int
+) -> frozenset[int]:
+    """All ends, those that the configurations declare by number among them."""
+    end_ids = frozenset(named).union(
+        _declared_ends(files["config"]), _declared_ends(files["generation_config"])
+    )
+    if wrong := {i for i in end_ids if not 0 <= i < size}:
+        raise ModelFileError(
+            f"{path}: eos_token_id has {wrong}, and the tokens are 0 to {size - 1}"
+        )
+    return end_ids
 
 
 def _special(files: Mapping[str, _Json]) -> dict[str, str]:

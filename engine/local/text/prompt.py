@@ -26,6 +26,8 @@ from ttc.types import Message
 __all__ = ["ChatTemplate", "Prompt"]
 
 _RESERVED = frozenset({"messages", "add_generation_prompt", "continue_final_message"})
+_SPOKEN = ("tool_calls", "reasoning_content")
+"""Parts of a message that a template may have no place for."""
 _WITH_TOOLS = "tool_use"
 _THINK = "<think>"
 
@@ -156,8 +158,22 @@ class ChatTemplate:
         return self._tokens.encode(text.replace(mark, ""), after="control" if start else "nothing")
 
 
-def _fields(message: Message) -> dict[str, str]:
-    return {"role": message.role, "content": message.content}
+def _fields(message: Message) -> dict[str, Any]:
+    """A message as templates read it, which is as chat APIs have it, with arguments as data."""
+    fields: dict[str, Any] = {"role": message.role, "content": message.content}
+    if message.tool_calls:
+        fields["tool_calls"] = [
+            {
+                **({} if call.id is None else {"id": call.id}),
+                "type": "function",
+                "function": {"name": call.name, "arguments": call.arguments},
+            }
+            for call in message.tool_calls
+        ]
+    for name in ("tool_call_id", "reasoning_content"):
+        if (value := getattr(message, name)) is not None:
+            fields[name] = value
+    return fields
 
 
 def _check(
@@ -171,7 +187,9 @@ def _check(
             f"the option {', '.join(reserved)} is set by the engine itself: continue_last goes on "
             "with the last message, and a new one is asked for without it"
         )
-    if missing := sorted(given.keys() - program.variables):
+    needed = {name for name in _SPOKEN for message in messages if getattr(message, name)}
+    missing = sorted([*(given.keys() - program.variables), *(needed - program.names)])
+    if missing:
         raise EngineError(
             f"the model's chat template has no place for {', '.join(missing)}; leave it out"
         )
@@ -203,7 +221,9 @@ def _mark(spoken: object) -> str:
     try:
         return hashlib.sha256(json.dumps(spoken).encode()).hexdigest()
     except (TypeError, ValueError) as error:
-        raise EngineError(f"tools and options are plain data, as JSON has it: {error}") from error
+        raise EngineError(
+            f"tools, the arguments of calls and options are plain data, as JSON has it: {error}"
+        ) from error
 
 
 def _with_texts(value: Any, change: Callable[[str], str]) -> Any:

@@ -3,15 +3,18 @@
 Source: huggingface/transformers, utils/chat_template_utils.py, for the filters, functions and tags.
 
 A template comes with a model, from anywhere. It reaches no Python internals and changes none of its
-inputs, and its steps (the rounds of its loops and the calls of its macros) and its output are
-bounded. Its memory is not: a text that is doubled forty times exhausts it.
+inputs, and its steps (the rounds of its loops and the calls of its macros) and all that it makes
+(see `bounds`) are bounded.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
 from datetime import datetime
+from functools import wraps
+from types import BuiltinMethodType, ModuleType
 from typing import Any, NoReturn
 
 from jinja2 import TemplateError, TemplateSyntaxError, meta, nodes
@@ -22,13 +25,12 @@ from jinja2.runtime import Context
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import Namespace
 
+from ttc.engine.local.text.bounds import Meter
 from ttc.errors import ModelFileError
 
 __all__ = ["Program"]
 
-_MAX_STEPS = 250_000
-_MAX_LETTERS = 1 << 24
-_MAX_BITS = 1 << 12
+_METER: ContextVar[Meter] = ContextVar("ttc_meter")
 _STEP = "ttc_step"  # no template has a variable of this name
 
 
@@ -46,40 +48,40 @@ class Program:
     def __init__(self, source: str, now: datetime) -> None:
         environment = _Sandbox(now)
         try:
+            _METER.set(Meter())  # constants are computed here
             tree = environment.parse(source)
             self.variables = frozenset(meta.find_undeclared_variables(tree))
             """What it reads of what it is given."""
+            attributes = [node.attr for node in tree.find_all(nodes.Getattr)]
+            constants = [node.value for node in tree.find_all(nodes.Const)]
+            self.names = frozenset(n for n in (*attributes, *constants) if isinstance(n, str))
+            """Every name of a part of a value that it may read."""
             for block in tree.find_all((nodes.For, nodes.Macro)):
                 assert isinstance(block, nodes.For | nodes.Macro)
                 _count(block, environment)
+            for concat in tree.find_all(nodes.Concat):
+                concat.nodes = [
+                    nodes.Filter(part, "string", [], [], None, None, lineno=concat.lineno)
+                    for part in concat.nodes
+                ]
             self._template = environment.from_string(tree)
         except (TemplateSyntaxError, SyntaxError, RecursionError, MemoryError) as error:
             raise ModelFileError(f"the model's chat template does not parse: {error}") from error
 
     def run(self, values: Mapping[str, Any]) -> str:
         """The template's output. Whatever it raises is its own fault."""
-        steps = 0
-
-        def step() -> bool:
-            nonlocal steps
-            steps += 1
-            if steps > _MAX_STEPS:
-                raise SecurityError(f"it takes more than {_MAX_STEPS} steps")
-            return True
-
-        pieces, length = [], 0
-        for piece in self._template.generate({**values, _STEP: step}):
-            length += len(piece)
-            if length > _MAX_LETTERS:
-                raise SecurityError(f"it writes more than {_MAX_LETTERS} letters")
-            pieces.append(piece)
-        return "".join(pieces)
+        meter = Meter()
+        _METER.set(meter)
+        return self._template.render({**values, _STEP: meter.step})
 
 
 def _count(block: nodes.For | nodes.Macro, environment: _Sandbox) -> None:
     """Makes every run of a body, and every item that a loop passes over, count as a step."""
     at = {"lineno": block.lineno, "environment": environment}
-    call = nodes.Call(nodes.Name(_STEP, "load", **at), [], [], None, None, **at)
+    num_letters = sum(len(text.data) for text in block.find_all(nodes.TemplateData))
+    call = nodes.Call(
+        nodes.Name(_STEP, "load", **at), [nodes.Const(num_letters, **at)], [], None, None, **at
+    )
     if isinstance(block, nodes.For) and block.test is not None:
         block.test = nodes.And(call, block.test, **at)
     else:
@@ -114,13 +116,19 @@ def _namespace(*args: Any, **kwargs: Any) -> _Names:
 
 
 class _Sandbox(ImmutableSandboxedEnvironment):
-    intercepted_binops = frozenset({"*", "**"})
+    intercepted_binops = frozenset({"+", "*", "**", "%"})
 
     def __init__(self, now: datetime) -> None:
         super().__init__(
-            trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols, _Generation]
+            trim_blocks=True,
+            lstrip_blocks=True,
+            extensions=[loopcontrols, _Generation],
+            finalize=lambda value: _METER.get().pay_written(value),
         )
         self.filters["tojson"] = _tojson
+        for name, filter_ in self.filters.items():
+            self.filters[name] = _metered(name, filter_)
+        del self.globals["lipsum"]
         self.globals["raise_exception"] = _raise_exception
         self.globals["strftime_now"] = now.strftime
         self.globals["namespace"] = _namespace
@@ -129,15 +137,40 @@ class _Sandbox(ImmutableSandboxedEnvironment):
         raise SecurityError(f"it reaches for {attribute!r} of {type(obj).__name__!r}")
 
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
-        """Refuses products that are too large before they are made."""
-        for some, times in ((left, right), (right, left)):
-            if isinstance(some, str | Sequence) and len(some) * times > _MAX_LETTERS:
-                raise SecurityError(f"it repeats {len(some)} letters {times} times")
-        if isinstance(left, int) and isinstance(right, int):
-            bits = left.bit_length()
-            if (bits * right if operator == "**" else bits + right.bit_length()) > _MAX_BITS:
-                raise SecurityError("it computes too large a number")
-        return super().call_binop(context, operator, left, right)
+        """Pays for what an operator makes before it is made."""
+        meter = _METER.get()
+        if operator == "%" and isinstance(left, str):
+            meter.pay_formatted(left, right if isinstance(right, tuple) else (right,))
+        elif operator in ("*", "**") and isinstance(left, int) and isinstance(right, int):
+            meter.check_number(operator, left, right)
+        elif operator == "*":
+            for some, times in ((left, right), (right, left)):
+                if isinstance(some, str | Sequence) and isinstance(times, int):
+                    meter.pay_repeated(some, times)
+        return meter.pay_made(super().call_binop(context, operator, left, right))
+
+    def call(self, context: Context, obj: Any, *args: Any, **options: Any) -> Any:
+        """Calls a macro, a function or a method; pays for what it makes."""
+        meter = _METER.get()
+        method = getattr(obj, "__wrapped__", obj)  # Jinja wraps `str.format`
+        if isinstance(method, BuiltinMethodType) and not isinstance(method.__self__, ModuleType):
+            meter.check_method(method, args)
+            if method.__name__ == "format":
+                meter.pay_formatted(str(method.__self__), (*args, *options.values()))
+        return meter.pay_made(super().call(context, obj, *args, **options))
+
+
+def _metered(name: str, filter_: Callable[..., Any]) -> Callable[..., Any]:
+    """A filter that pays for what it makes."""
+    takes_context = int(hasattr(filter_, "jinja_pass_arg"))
+
+    @wraps(filter_)
+    def metered(*args: Any, **options: Any) -> Any:
+        meter = _METER.get()
+        meter.check_filter(name, args[takes_context:], options)
+        return meter.pay_made(filter_(*args, **options))
+
+    return metered
 
 
 def _tojson(

@@ -1,0 +1,86 @@
+"""Drawing tokens and reading log probabilities by the kernels; see `sample.c`.
+
+Log probabilities that are drawn and those that are read of the same logits are equal to the bit.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from ttc.engine.local.native.library import DRAW, Kernels
+from ttc.engine.local.sample import Draw, Drawn, row_key
+
+__all__ = ["NativeSampler"]
+
+_FAULT = "the model's logits are not finite"
+_MASK = (1 << 64) - 1
+
+
+class NativeSampler:
+    """Draws and reads.
+
+    Args:
+        kernels: the compiled kernels.
+    """
+
+    def __init__(self, kernels: Kernels) -> None:
+        self._kernels = kernels
+
+    def draw(self, logits: torch.Tensor, draws: Sequence[Draw]) -> Drawn:
+        """Draws one token for each row; see `ttc.engine.local.sample.draw_tokens`."""
+        logits = logits.contiguous()
+        asked = np.array([_asked(draw, logits.shape[1]) for draw in draws], DRAW)
+        found, top = self._kernels.sample(logits, asked)
+        if (found["token"] < 0).any():
+            raise ArithmeticError(_FAULT)
+        measured = [draw.sampling.entropy for draw in draws]
+        normalisers = found["peak"].astype(np.float64) + found["normaliser"]
+        return Drawn(
+            found["token"].tolist(),
+            found["logprob"].tolist(),
+            _where(measured, found["entropy"].tolist()),
+            _where(measured, found["certainty"].tolist()),
+            [
+                array("f", values[np.isfinite(values)]) if count else None
+                for count, values in zip(
+                    asked["num_top"].tolist(), top - normalisers[:, None], strict=True
+                )
+            ],
+        )
+
+    def logprobs(
+        self, logits: torch.Tensor, wanted: Sequence[Sequence[int]]
+    ) -> list[dict[int, float]]:
+        """For each row the natural log probabilities of some tokens."""
+        logits = logits.contiguous()
+        found = self._kernels.measure(logits)
+        if np.isnan(found["peak"]).any():
+            raise ArithmeticError(_FAULT)
+        values = logits.numpy()
+        return [
+            {
+                token: float(np.float64(row[token] - one["peak"]) - one["normaliser"])
+                for token in tokens
+            }
+            for row, one, tokens in zip(values, found, wanted, strict=True)
+        ]
+
+
+def _asked(draw: Draw, vocab: int) -> tuple[int, float, float, float, int, int]:
+    sampling = draw.sampling
+    return (
+        row_key(draw) & _MASK,
+        sampling.temperature,
+        1.0 if sampling.top_p is None else sampling.top_p,
+        sampling.min_p or 0.0,
+        min(sampling.top_k or 0, vocab),
+        min(sampling.logprobs, vocab),
+    )
+
+
+def _where(asked: Sequence[bool], values: Sequence[float]) -> list[float | None]:
+    return [value if wanted else None for wanted, value in zip(asked, values, strict=True)]

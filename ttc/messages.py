@@ -1,0 +1,46 @@
+"""The turns of a conversation. Exported by `ttc.types`, with the other nouns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+__all__ = ["Message", "ToolCall"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToolCall:
+    """A call of a tool that the assistant asked for."""
+
+    name: str
+    arguments: Mapping[str, Any]
+    """A JSON object."""
+    id: str | None = None
+    """What the tool's answer names it by, where the model's chat template wants that."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Message:
+    """One turn of a conversation. Its content is data: it never becomes a control token."""
+
+    role: Literal["system", "user", "assistant", "tool"]
+    content: str
+    tool_calls: tuple[ToolCall, ...] = ()
+    """What the assistant asked tools for, after its content."""
+    tool_call_id: str | None = None
+    """Which call a tool's message answers. Many chat templates go by the order alone."""
+    reasoning_content: str | None = None
+    """What the assistant thought before its content."""
+
+    def __post_init__(self) -> None:
+        for field_, role in (
+            ("tool_calls", "assistant"),
+            ("reasoning_content", "assistant"),
+            ("tool_call_id", "tool"),
+        ):
+            if getattr(self, field_) not in ((), None) and self.role != role:
+                raise ValueError(
+                    f"{field_} belongs to a message of the role {role!r}, and this one's is "
+                    f"{self.role!r}"
+                )

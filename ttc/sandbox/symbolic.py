@@ -1,0 +1,320 @@
+"""The symbolic pool: compares answers by computer algebra, in jailed workers that can be killed.
+
+What keys and bounds decide (`ttc.answers.compare`) never gets here. The rest goes to a worker that
+is forked from a zygote with sympy loaded, and that is killed and replaced when a check takes too
+long, dies or fills its memory: the verdict is then unknown, and the next check meets a fresh
+worker. A spare one is kept warm.
+
+A pool works on a thread of its own. Any thread may ask it, and any event loop.
+Cost: the zygote starts with the first check, in about a second. Then a check of two polynomials
+takes about a millisecond.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections import OrderedDict, deque
+from collections.abc import Coroutine, Hashable, Sequence
+from concurrent.futures import Future
+from dataclasses import asdict, dataclass, field, replace
+from functools import cache
+from importlib.util import find_spec
+from typing import Any, Literal, TypeVar
+
+from ttc.answers.equality import Rules, Verdict, compare
+from ttc.answers.parser import parse_answer
+from ttc.registry import install_hint
+from ttc.sandbox import frames
+from ttc.sandbox.limits import Limits
+from ttc.sandbox.zygote import Process, SandboxChoice, Zygote
+from ttc.types import AnswerFormat
+
+__all__ = ["Check", "Checked", "SymbolicPool", "shared_pool"]
+
+_LIFE_S = 3600.0
+_CPU_S = 60.0
+_MOST_CPU_S = 20.0
+_MOST_CACHED = 20_000
+_NEEDS = {"symbolic": "sympy", "math_verify": "math_verify"}
+
+U = TypeVar("U")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Check:
+    """Two answers to compare."""
+
+    left: str
+    right: str
+    format: AnswerFormat = "auto"
+    rules: Rules = field(default_factory=Rules)
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What a check came to."""
+
+    verdict: Verdict
+    """Equal, different, or unknown."""
+    was_cut: bool = False
+    """Whether it is unknown because a limit ended the check, and so depends on the machine."""
+    cpu_seconds: float = field(default=0.0, compare=False)
+    """What it took of a processor; 0 where it was known, and at most the limit where it was cut."""
+
+
+class SymbolicPool:
+    """Compares answers; `check` waits for the verdict, `check_all` awaits many."""
+
+    def __init__(
+        self,
+        *,
+        kind: Literal["symbolic", "math_verify", "stalling"] = "symbolic",
+        seconds: float = 2.0,
+        memory_bytes: int = 512 << 20,
+        workers: int = 1,
+        sandbox: SandboxChoice = "auto",
+    ) -> None:
+        """A pool; nothing starts before the first check.
+
+        Args:
+            kind: who compares: our own reader with sympy, or math-verify as a second opinion.
+            seconds: how long a check may take, once a worker is free.
+            memory_bytes: what a worker may use beyond what it starts with.
+            workers: how many checks may run at once.
+            sandbox: which jail is asked for; see `ttc.sandbox.zygote.Zygote.start`.
+
+        Raises:
+            ModuleNotFoundError: what it computes with is not installed.
+        """
+        if seconds <= 0 or workers < 1:
+            raise ValueError(f"seconds > 0 and workers >= 1 are needed, not {seconds}, {workers}")
+        needed = _NEEDS.get(kind)
+        if needed and find_spec(needed) is None:
+            raise ModuleNotFoundError(
+                f"symbolic equivalence needs {needed}, which is not installed; "
+                f"{install_hint('verify')}",
+                name=needed,
+            )
+        self.kind, self.seconds = kind, seconds
+        self._limits = Limits(
+            seconds=_LIFE_S, cpu_seconds=_CPU_S, memory_bytes=memory_bytes, threads=0
+        )
+        self._num_workers, self._sandbox = workers, sandbox
+        self._known: OrderedDict[Hashable, Checked] = OrderedDict()
+        self._lock = threading.Lock()
+        self._crew: _Crew | None = None
+
+    def check(self, check: Check) -> Checked:
+        """The verdict on two answers, in time. Never called in an event loop: it waits."""
+        known = self._decided(check)
+        return known if known is not None else self._submit(check).result()
+
+    async def check_all(self, checks: Sequence[Check]) -> list[Checked]:
+        """The verdicts on many pairs, in their order."""
+        decided = [self._decided(check) for check in checks]
+        asked = {
+            index: asyncio.wrap_future(self._submit(checks[index]))
+            for index, known in enumerate(decided)
+            if known is None
+        }
+        if asked:
+            await asyncio.gather(*asked.values())
+        return [
+            known if known is not None else asked[index].result()
+            for index, known in enumerate(decided)
+        ]
+
+    def close(self) -> None:
+        """Ends its workers, its zygote and its thread; it starts anew when it is asked again."""
+        with self._lock:
+            crew, self._crew = self._crew, None
+        if crew is not None:
+            crew.close()
+
+    def _submit(self, check: Check) -> Future[Checked]:
+        with self._lock:
+            if self._crew is None:
+                self._crew = _Crew(self.kind, self._limits, self._num_workers, self._sandbox)
+            return self._crew.submit(self._ask(check, self._crew))
+
+    async def _ask(self, check: Check, crew: _Crew) -> Checked:
+        left, right = sorted(
+            (check.left, check.right)
+        )  # one order, so that verdicts are symmetrical
+        request = {
+            "left": left,
+            "right": right,
+            "format": check.format,
+            "rules": asdict(check.rules),
+        }
+        reply = await crew.ask(request, self.seconds)
+        if reply is None:
+            checked = Checked(None, was_cut=True, cpu_seconds=self.seconds)
+        else:
+            checked = Checked(reply["verdict"], cpu_seconds=reply["cpu_seconds"])
+        self._remember(self._name(check), replace(checked, cpu_seconds=0.0))
+        return checked
+
+    def _decided(self, check: Check) -> Checked | None:
+        """What is known, or what keys and bounds decide."""
+        name = self._name(check)
+        with self._lock:
+            known = self._known.get(name)
+            if known is not None:
+                self._known.move_to_end(name)
+                return known
+        if self.kind != "symbolic":
+            return None
+        left, right = (parse_answer(side, check.format) for side in (check.left, check.right))
+        if left is None or right is None:
+            return Checked(False)  # nothing equals no answer
+        verdict = compare(left, right, check.rules)
+        return None if verdict is None else Checked(verdict)
+
+    def _name(self, check: Check) -> Hashable:
+        """What checks with one verdict share."""
+        sides: set[Hashable] = set()
+        for side in (check.left, check.right):
+            parsed = parse_answer(side, check.format) if self.kind == "symbolic" else None
+            sides.add(side if parsed is None else parsed.key)
+        return frozenset(sides), check.format, check.rules
+
+    def _remember(self, name: Hashable, checked: Checked) -> None:
+        with self._lock:
+            self._known[name] = checked
+            while len(self._known) > _MOST_CACHED:
+                self._known.popitem(last=False)
+
+
+@cache
+def shared_pool(kind: Literal["symbolic", "math_verify"] = "symbolic") -> SymbolicPool:
+    """The pool of this process."""
+    return SymbolicPool(kind=kind)
+
+
+class _Crew:
+    """A thread with an event loop, in it a zygote and its workers."""
+
+    def __init__(self, kind: str, limits: Limits, workers: int, sandbox: SandboxChoice) -> None:
+        self._kind, self._limits, self._sandbox = kind, limits, sandbox
+        self._loop = asyncio.new_event_loop()
+        self._free = asyncio.Semaphore(workers)
+        self._starting = asyncio.Lock()
+        self._idle: deque[_Worker] = deque()
+        self._num_kept = workers + 1
+        self._zygote: Zygote | None = None
+        self._thread = threading.Thread(
+            target=self._loop.run_forever, name=f"ttc-{kind}", daemon=True
+        )
+        self._thread.start()
+
+    def submit(self, work: Coroutine[Any, Any, U]) -> Future[U]:
+        """Runs work on the crew's thread."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    async def ask(self, request: dict[str, Any], seconds: float) -> dict[str, Any] | None:
+        """A worker's reply; `None` where it had to be killed, or died twice."""
+        async with self._free:
+            workers = [await self._take(), await self._take()]
+            try:
+                async with asyncio.timeout(seconds):
+                    for worker in workers:
+                        reply = await worker.exchange(request)
+                        if reply is not None:
+                            return reply
+            except TimeoutError:
+                pass
+            finally:
+                for worker in workers:
+                    self._give_back(worker)
+        return None
+
+    async def _take(self) -> _Worker:
+        while self._idle:
+            worker = self._idle.popleft()
+            if worker.is_alive:
+                return worker
+            worker.close()
+        return await self._fork()
+
+    async def _fork(self) -> _Worker:
+        async with self._starting:
+            if self._zygote is None or not self._zygote.alive:
+                self._zygote = await Zygote.start(self._kind, self._sandbox)
+        return _Worker(self._zygote.fork("worker", self._limits, is_heard=False))
+
+    def _give_back(self, worker: _Worker) -> None:
+        if worker.is_usable and len(self._idle) < self._num_kept:
+            self._idle.appendleft(worker)
+        else:
+            worker.close()
+
+    def close(self) -> None:
+        """Ends everything and waits for it."""
+        self.submit(self._end()).result()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    async def _end(self) -> None:
+        for task in asyncio.all_tasks() - {asyncio.current_task()}:
+            task.cancel()
+        for worker in self._idle:
+            worker.close()
+        self._idle.clear()
+        if self._zygote is not None:
+            await self._zygote.close()
+
+
+class _Worker:
+    """A process that answers one request after another."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+        self._is_clean = True
+        self._cpu_seconds = 0.0
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it still runs, as far as is known."""
+        return not self._process.ended.done()
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether it may be asked again: it is in step, and has not worked too long."""
+        return self._is_clean and self.is_alive and self._cpu_seconds < _MOST_CPU_S
+
+    async def exchange(self, request: dict[str, Any]) -> dict[str, Any] | None:
+        """Its reply; `None` if it died."""
+        loop, link = asyncio.get_running_loop(), self._process.link
+        self._is_clean = False
+        try:
+            await loop.sock_sendall(link, frames.encode(request))
+            header = await self._receive(frames.HEADER.size)
+            body = await self._receive(frames.decode_length(header)) if header else b""
+        except OSError:
+            return None
+        if not body:
+            return None
+        reply = frames.decode(body)
+        total = reply["cpu_seconds"]
+        reply["cpu_seconds"] = total - self._cpu_seconds
+        self._is_clean, self._cpu_seconds = True, total
+        return reply
+
+    async def _receive(self, count: int) -> bytes:
+        """So many bytes; none if the worker ends before."""
+        loop, data = asyncio.get_running_loop(), b""
+        while len(data) < count:
+            piece = await loop.sock_recv(self._process.link, count - len(data))
+            if not piece:
+                return b""
+            data += piece
+        return data
+
+    def close(self) -> None:
+        """Kills it."""
+        with contextlib.suppress(OSError):
+            self._process.close()

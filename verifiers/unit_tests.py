@@ -1,0 +1,122 @@
+"""Unit tests: whether a candidate's program passes the public tests of its problem."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from ttc.errors import VerifierError
+from ttc.ports import Scope
+from ttc.sandbox.execution import Execution
+from ttc.sandbox.extraction import Completion
+from ttc.sandbox.forms import Asserts, CheckFunction, StandardIO, Tests
+from ttc.sandbox.limits import Limits
+from ttc.types import Candidate, Problem, Score
+
+__all__ = ["UnitTests"]
+
+_NO_WORD = frozenset({"invalid_tests", "error"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnitTests:
+    """1 if the candidate's program passes every public test of the problem, else 0.
+
+    The program is taken from the candidate's text and run in the sandbox; the tests run in a
+    process of their own. Tests that say nothing of the program, and a machine that fails, give no
+    score.
+
+    The problem says in its `metadata` how its tests are meant:
+
+    - `test_form`: `asserts` (by default), statements that use the program's names; `check`, code
+      that defines `check(candidate)`; `stdin`, JSON pairs of input and expected output.
+    - `entry_point`: the function that is asked for; `check` needs it.
+    - `code_prompt`: code that the program goes on from; by default the raw `prompt`, if there is
+      one.
+
+    Source: functional correctness, Chen et al. 2021, arXiv 2107.03374, section 2.1.
+    Differs: program and tests do not share an interpreter, so a program cannot reach its tests.
+    Cost: no engine calls, one verifier call for each candidate, and the sandbox's processor time.
+    """
+
+    seconds: float = 10.0
+    """Wall time for each candidate; with `stdin`, for each of its inputs."""
+    memory_bytes: int = 512 << 20
+    name: str = "unit_tests"
+    range: tuple[float, float] | None = (0.0, 1.0)
+    needs: Literal["each", "all"] = "each"
+    requires: frozenset[str] = field(default=frozenset())
+    roles: frozenset[str] = field(default=frozenset())
+
+    async def __call__(
+        self, problem: Problem, candidates: Sequence[Candidate], scope: Scope
+    ) -> tuple[Score, ...]:
+        """One score for each candidate.
+
+        Raises:
+            VerifierError: the problem has no tests, or their form is not one of the three.
+            SandboxError: code cannot be run here as safely as the run wants.
+        """
+        tests = _tests(problem)
+        limits = Limits(
+            seconds=self.seconds, cpu_seconds=self.seconds, memory_bytes=self.memory_bytes
+        )
+        given = problem.metadata
+        runs = [
+            scope.execute(
+                Completion(
+                    text=candidate.text,
+                    prompt=given.get("code_prompt", problem.prompt or ""),
+                    entry_point=given.get("entry_point"),
+                ),
+                tests,
+                limits=limits,
+            )
+            for candidate in candidates
+        ]
+        return tuple(self._score(execution) for execution in await asyncio.gather(*runs))
+
+    def _score(self, execution: Execution) -> Score:
+        value = None if execution.verdict in _NO_WORD else float(execution.passed)
+        evidence: Mapping[str, Any] = {
+            "verdict": execution.verdict,
+            "reason": execution.reason,
+            "proof": execution.proof,
+            "level": execution.level,
+        }
+        return Score(value=value, verifier=self.name, range=self.range, evidence=evidence)
+
+
+def _tests(problem: Problem) -> Tests:
+    if not problem.tests:
+        raise VerifierError(f"the problem {problem.id!r} has no public tests; give it tests=(...)")
+    form = problem.metadata.get("test_form", "asserts")
+    if form == "asserts":
+        return Asserts(asserts=problem.tests)
+    if form == "check":
+        name = problem.metadata.get("entry_point")
+        if not isinstance(name, str):
+            raise VerifierError(
+                f"the tests of {problem.id!r} have the form `check`, which needs the name of the "
+                f"function: metadata={{'entry_point': ...}}, not {name!r}"
+            )
+        prompt = problem.metadata.get("code_prompt", problem.prompt or "")
+        return CheckFunction(code="\n".join(problem.tests), entry_point=name, prompt=prompt)
+    if form == "stdin":
+        return StandardIO(cases=tuple(_pair(problem, test) for test in problem.tests))
+    raise VerifierError(
+        f"the tests of {problem.id!r} have the form {form!r}; it is asserts, check or stdin"
+    )
+
+
+def _pair(problem: Problem, test: str) -> tuple[str, str]:
+    try:
+        given, expected = json.loads(test)
+    except ValueError as error:
+        raise VerifierError(
+            f"a test of {problem.id!r} is no JSON pair of input and output: {test[:100]!r}"
+        ) from error
+    return str(given), str(expected)
