@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ttc.run import Run
-from ttc.types import Candidate, Record, Usage
+from ttc.types import Candidate, Usage
 
 __all__ = ["equivalent"]
 
 
 async def equivalent(
-    run: Run, path: str, index: int, pairs: Sequence[tuple[Candidate, Candidate]]
+    run: Run, path: str, pairs: Sequence[tuple[Candidate, Candidate]]
 ) -> tuple[bool | None, ...]:
     """Whether the answers of each pair are equal; `None` where that could not be decided.
 
-    It is the decision of a number, by the node at a path.
+    Recorded as a decision of the node at a path.
     """
     from ttc.sandbox.symbolic import Check, shared_pool
 
@@ -30,6 +30,5 @@ async def equivalent(
         run.timing["a limit ended a symbolic check"] = None
     usage = Usage(sandbox_seconds=sum(one.cpu_seconds for one in checked))
     run.book("sandbox", usage)
-    detail = {"rule": "equivalence", "verdicts": [one.verdict for one in checked]}
-    run.journal.add(Record(path=path, index=index, kind="decision", detail=detail, usage=usage))
+    run.record(path, usage, rule="equivalence", verdicts=[one.verdict for one in checked])
     return tuple(one.verdict for one in checked)

@@ -40,7 +40,7 @@ class ProgramCall:
         self._run, self._path = run, path
         self._started = run.clock.now()
         self._task: asyncio.Task[Execution] | None = None
-        self._refusal: TTCError | None = None
+        self._reason: TTCError | None = None
         self._usage = Usage()
         self._done = False
         digest = hashlib.blake2b(repr(request).encode(), digest_size=16).hexdigest()
@@ -64,7 +64,7 @@ class ProgramCall:
             execution = await self._task
         except asyncio.CancelledError:
             self.abort()
-            raise self._refusal or asyncio.CancelledError from None
+            raise self._reason or asyncio.CancelledError from None
         except BaseException as error:
             self._end({"error": f"{type(error).__name__}: {error}"})
             raise
@@ -77,7 +77,7 @@ class ProgramCall:
         """Ends it in this tick."""
         if self._done:
             return
-        self._refusal = reason
+        self._reason = reason
         refusal = reason if isinstance(reason, BudgetExceeded) else None
         self._end({"refused": refusal.resource if refusal else "cancelled"})
         if self._task is not None:

@@ -293,10 +293,13 @@ class Run:
         self.timing["arrival order was asked for"] = None
         self.record(path, rule="arrival_order", launched=launched)
 
-    def record(self, path: str, **detail: Any) -> None:
-        """Records a decision of a node, or of the whole run."""
+    def record(self, path: str, usage: Usage | None = None, **detail: Any) -> None:
+        """Records a decision of a node, or of the whole run, and what it took."""
         index = self._num_decisions[path] = self._num_decisions.get(path, -1) + 1
-        self.journal.add(Record(path=path, index=index, kind="decision", detail=detail))
+        record = Record(
+            path=path, index=index, kind="decision", detail=detail, usage=usage or Usage()
+        )
+        self.journal.add(record)
 
     def cancel(self) -> None:
         """Ends it by hand; the best so far is the result."""

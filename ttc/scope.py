@@ -257,8 +257,7 @@ class NodeScope(Work):
         self, pairs: Sequence[tuple[Candidate, Candidate]]
     ) -> tuple[bool | None, ...]:
         """Whether the answers of each pair are equal; see `ttc.ports.Scope`."""
-        index, self._decided = self._decided, self._decided + 1
-        return await equivalent(self._run, self.path, index, pairs)
+        return await equivalent(self._run, self.path, pairs)
 
     def finish(self, candidate: Candidate, branch: Branch) -> Candidate:
         """The candidate that `branch` makes of `candidate`: text, answer, status and usage."""

@@ -29,7 +29,7 @@ def judged(engine: LocalEngine, verifier: Verifier, salt: str) -> tuple[list[Out
     before = counters.prompt_tokens, counters.output_tokens
     outcomes = ttc.solve_many(
         [Problem.ask(f"{salt} {p.messages[0].content}", answer_format="text") for p in PROBLEMS],
-        Sample(n=3, max_tokens=24, temperature=0.7) >> verifier >> Plurality(),
+        Sample(n=3, max_tokens=40, temperature=0.7, until=(".",)) >> verifier >> Plurality(),
         models={"policy": engine, "judge": engine},
         seed=11,
     )
@@ -75,7 +75,7 @@ def test_self_verification_runs_in_few_steps(smollm2: LocalEngine) -> None:
 
     assert scores
     assert all(score.value is not None and 0 < score.value < 1 for score in scores)
-    assert smollm2.counters.steps - before < 24 + 6 * 6
+    assert smollm2.counters.steps - before < 40 + 6 * 6
 
 
 def test_scores_repeat_whatever_is_in_the_cache(smollm2: LocalEngine) -> None:
