@@ -20,6 +20,7 @@ from dataclasses import dataclass, fields
 from random import Random
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, runtime_checkable
 
+from ttc.clock import Clock, Timer
 from ttc.costs import Costs
 from ttc.types import (
     UNFILTERED,
@@ -262,23 +263,6 @@ def parts_of(verifier: Verifier) -> tuple[Verifier, ...]:
     return tuple(getattr(verifier, "parts", ()))
 
 
-class Timer(Protocol):
-    """Something that will happen unless it is cancelled."""
-
-    def cancel(self) -> None:
-        """Keeps it from happening."""
-
-
-class Clock(Protocol):
-    """Time as a run sees it."""
-
-    def now(self) -> float:
-        """Seconds since a moment of its own."""
-
-    def call_later(self, seconds: float, callback: Callable[[], None]) -> Timer:
-        """Calls back once, in the running event loop."""
-
-
 class Handle(Protocol):
     """Work that a node spawned."""
 
@@ -504,18 +488,14 @@ class Scope(Protocol):
     def decide(self, kind: str, *, physical: bool = False, **detail: Any) -> None:
         """Records a decision; the most downstream one is named as what stopped the run.
 
-        Args:
-            kind: what was decided.
-            physical: whether something measured decided it, so that a second run may differ.
-            detail: what else is worth recording.
+        One that is `physical` rests on something measured, so that a second run may differ.
         """
 
     def offer(self, *, gain: float, cost: float, confidence: float | None) -> None:
         """This problem's bid for the budget of a run over many; the latest one counts.
 
         Args:
-            gain: what one more candidate would add to the chance that the choice is right; 0 if
-                the choice is made.
+            gain: what one more candidate adds to the chance of a right choice; 0: it is made.
             cost: the tokens that a candidate has cost in the mean.
             confidence: how sure the choice is now; `None` where that is unknown.
         """

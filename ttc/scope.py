@@ -95,16 +95,6 @@ class NodeScope(Work):
         seconds = None if deadline is None else max(0.0, deadline - self.now())
         return Budget(seconds=seconds, **self._account.remaining, **self._run.measurable)
 
-    @property
-    def budget(self) -> Budget:
-        """The problem's limits."""
-        return self._run.account.limit
-
-    @property
-    def elapsed(self) -> float:
-        """Seconds since the problem's start."""
-        return self.now() - self._run.started
-
     def root(self, role: str = "policy") -> Branch:
         """The problem's prompt, for the model of a role."""
         if role not in self._run.roots:
