@@ -486,16 +486,13 @@ class Scope(Protocol):
         """Seconds by the run's clock."""
 
     def decide(self, kind: str, *, physical: bool = False, **detail: Any) -> None:
-        """Records a decision; the most downstream one is named as what stopped the run.
-
-        One that is `physical` rests on something measured, so that a second run may differ.
-        """
+        """Records a decision, `physical` if measured; the most downstream one is what stopped it."""
 
     def offer(self, *, gain: float, cost: float, confidence: float | None) -> None:
         """This problem's bid for the budget of a run over many; the latest one counts.
 
         Args:
             gain: what one more candidate adds to the chance of a right choice; 0: it is made.
-            cost: the tokens that a candidate has cost in the mean.
-            confidence: how sure the choice is now; `None` where that is unknown.
+            cost: the tokens of a candidate in the mean.
+            confidence: how sure the choice is now, if that is known.
         """
