@@ -486,7 +486,10 @@ class Scope(Protocol):
         """Seconds by the run's clock."""
 
     def decide(self, kind: str, *, physical: bool = False, **detail: Any) -> None:
-        """Records a decision, `physical` if measured; the most downstream one is what stopped it."""
+        """Records a decision; the most downstream one is named as what stopped the run.
+
+        One that rests on what is measured is `physical`.
+        """
 
     def offer(self, *, gain: float, cost: float, confidence: float | None) -> None:
         """This problem's bid for the budget of a run over many; the latest one counts.
