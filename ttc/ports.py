@@ -488,14 +488,12 @@ class Scope(Protocol):
     def decide(self, kind: str, *, physical: bool = False, **detail: Any) -> None:
         """Records a decision; the most downstream one is named as what stopped the run.
 
-        One that rests on what is measured is `physical`.
+        `physical`: it rests on what is measured.
         """
 
     def offer(self, *, gain: float, cost: float, confidence: float | None) -> None:
         """This problem's bid for the budget of a run over many; the latest one counts.
 
-        Args:
-            gain: what one more candidate adds to the chance of a right choice; 0: it is made.
-            cost: the tokens of a candidate in the mean.
-            confidence: how sure the choice is now, if that is known.
+        `gain` is what one more candidate adds to the chance of a right choice (0: it is made),
+        `cost` the tokens of a candidate in the mean, `confidence` how sure the choice is now.
         """
