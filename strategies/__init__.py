@@ -5,26 +5,50 @@ from ttc.strategies.best import Best
 from ttc.strategies.best_of_n import BestOfN
 from ttc.strategies.cascade import Cascade, Confidence, confidence
 from ttc.strategies.greedy import Greedy
+from ttc.strategies.rounds import SampleInRounds
 from ttc.strategies.sample import Sample
 from ttc.strategies.self_consistency import SelfConsistency
-from ttc.strategies.stopping import CannotBeOvertaken, Exhausted, StopRule
+from ttc.strategies.stopping import CannotBeOvertaken, Exhausted, LimitRule, StopRule
+from ttc.strategies.stopping_branches import BranchRule, Certaindex, DeepConf, EarlyExit, Trace
+from ttc.strategies.stopping_limits import Deadline, Share
+from ttc.strategies.stopping_votes import (
+    AdaptiveConsistency,
+    AgreeingWindow,
+    AnytimeValid,
+    Confident,
+    Doubling,
+)
 from ttc.strategies.tally import Tally
 from ttc.strategies.verify import Verify
 from ttc.strategies.vote import Vote
 
 __all__ = [
     "Abstain",
+    "AdaptiveConsistency",
+    "AgreeingWindow",
+    "AnytimeValid",
     "Best",
     "BestOfN",
+    "BranchRule",
     "CannotBeOvertaken",
     "Cascade",
+    "Certaindex",
     "Confidence",
+    "Confident",
+    "Deadline",
+    "DeepConf",
+    "Doubling",
+    "EarlyExit",
     "Exhausted",
     "Greedy",
+    "LimitRule",
     "Sample",
+    "SampleInRounds",
     "SelfConsistency",
+    "Share",
     "StopRule",
     "Tally",
+    "Trace",
     "Verify",
     "Vote",
     "confidence",

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, replace
+from math import inf
+from statistics import pstdev
 from typing import ClassVar
 
 from ttc.errors import VerifierError
@@ -16,7 +18,7 @@ from ttc.ports import Scope, Stream
 from ttc.strategies.vote import which_score
 from ttc.types import Candidate
 
-__all__ = ["Best", "best_of"]
+__all__ = ["Best", "best_of", "gain"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,29 +31,73 @@ class Best(Node):
 
     gives: ClassVar[Port] = Port("finished", "one")
     selects: ClassVar[bool] = True
+    offers: ClassVar[bool] = True
 
     by: str | None = None
     """Which score decides, where candidates carry several."""
+    enough: float | None = None
+    """A score at which nothing better is waited for. `None` reads every candidate."""
 
     def faults(self, given: Flow) -> list[str]:
-        """A score that does not exist or is ambiguous."""
+        """A score that does not exist or is ambiguous, or that can never be enough."""
         score, fault = which_score(self.by, given)
-        return [] if score is not None else [fault]
+        if score is None:
+            return [fault]
+        bounds = given.scores[score]
+        if self.enough is not None and bounds is not None and self.enough > bounds[1]:
+            return [f"enough={self.enough} is more than the score {score!r} can be: {bounds[1]}"]
+        return []
 
     async def run(
         self, candidates: Stream[Candidate], scope: Scope
     ) -> AsyncGenerator[Candidate, None]:
-        """Reads everything and yields the best."""
-        seen = [candidate async for candidate in candidates]
-        eligible = [c for c in seen if c.status in ("finished", "truncated") and c.key is not None]
+        """Reads until a score is enough, or everything, and yields the best."""
+        seen: list[Candidate] = []
+        values: list[float] = []
+        tokens = 0
+        async for candidate in candidates:
+            seen.append(candidate)
+            tokens += candidate.usage.tokens
+            score = candidate.scores.get(self._name(seen)) if _is_eligible(candidate) else None
+            if score is not None and score.value is not None:
+                values.append(score.value)
+                if self.enough is not None and score.value >= self.enough:
+                    scope.decide("enough", num_samples=len(seen))
+                    candidates.stop()
+            is_over = self.enough is not None and max(values, default=-inf) >= self.enough
+            is_over = is_over or len(seen) == candidates.at_most
+            top = score.range[1] if score is not None and score.range else None
+            worth = 0.0 if is_over else gain(values, len(seen), top)
+            scope.offer(gain=worth, cost=tokens / len(seen), confidence=None)
+        eligible = [candidate for candidate in seen if _is_eligible(candidate)]
         if not eligible:
             scope.decide("no_valid_answer", num_samples=len(seen))
             return
-        name = self.by or next((name for c in eligible for name in c.scores), "")
+        name = self._name(eligible)
         try:
             yield _sure(best_of(eligible, name), name)
         except VerifierError:
             scope.decide("no_finite_score", num_samples=len(seen), score=name)
+
+    def _name(self, seen: Sequence[Candidate]) -> str:
+        """The score that decides."""
+        return self.by or next((name for c in seen for name in c.scores), "")
+
+
+def gain(values: Sequence[float], num_samples: int, top: float | None) -> float:
+    """What one more sample is worth: the chance that it is a new record, times what is missing.
+
+    Of n + 1 independent scores the last is the highest with chance 1 / (n + 1). What is missing is
+    the way to the top of the range; without a range, the deviation of the scores so far.
+    """
+    if not values:
+        return 1.0 / (num_samples + 2)
+    missing = top - max(values) if top is not None else pstdev(values)
+    return max(0.0, missing) / (num_samples + 1)
+
+
+def _is_eligible(candidate: Candidate) -> bool:
+    return candidate.status in ("finished", "truncated") and candidate.key is not None
 
 
 def _sure(candidate: Candidate, name: str) -> Candidate:

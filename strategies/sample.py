@@ -7,14 +7,17 @@ Cost: n calls and at most n x max_tokens output tokens for each open candidate; 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from dataclasses import dataclass
-from typing import ClassVar, get_args
+from dataclasses import dataclass, fields
+from itertools import count
+from typing import ClassVar, Literal, get_args
 
 from ttc.graph import Cost, Flow, Node, Port, is_count
 from ttc.ports import Scope, Stream
-from ttc.types import Branch, Candidate, Order, Sampling, Tail
+from ttc.types import Branch, Budget, Candidate, Order, Sampling, Tail
 
 __all__ = ["Sample"]
+
+_AHEAD = 16
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,9 +31,10 @@ class Sample(Node):
 
     takes: ClassVar[Port] = Port("open", "many")
     gives: ClassVar[Port] = Port("finished", "many")
+    passes_each: ClassVar[bool] = True
 
-    n: int = 1
-    """Forks of each open candidate."""
+    n: int | Literal["budget"] = 1
+    """Forks of each open candidate; `budget` forks until a limit refuses another."""
     temperature: float = 1.0
     """0 is greedy."""
     top_k: int | None = None
@@ -45,7 +49,8 @@ class Sample(Node):
     tail: Tail | None = None
     """What follows a fork that was cut by its length."""
     ahead: int | None = None
-    """Forks in flight at once; `None` is all of them. It is a part of the strategy."""
+    """Forks in flight at once; `None` is all of them, or 16 where nothing but the budget bounds
+    them. It is a part of the strategy."""
     order: Order = "launch"
     """`launch`, or `arrival`: as they end. That favours short ones, and depends on timing."""
     role: str = "policy"
@@ -63,7 +68,8 @@ class Sample(Node):
 
     def faults(self, given: Flow) -> list[str]:
         """Parameters of a wrong kind, and numbers out of range."""
-        counts = {"n": self.n, "max_tokens": self.max_tokens}
+        counts: dict[str, object] = {"max_tokens": self.max_tokens}
+        counts |= {} if self.n == "budget" else {"n": self.n}
         optional = {"ahead": self.ahead, "at_least": self.at_least}
         counts |= {name: value for name, value in optional.items() if value is not None}
         faults = [
@@ -83,7 +89,8 @@ class Sample(Node):
 
     def flow(self, given: Flow) -> Flow:
         """`n` finished candidates for each one given."""
-        count = given.count * self.n if given.count is not None and is_count(self.n) else None
+        n = self.n if isinstance(self.n, int) and is_count(self.n) else None
+        count = None if given.count is None or n is None else given.count * n
         roles = frozenset({self.role})
         return Flow(kind="finished", count=count, scores=given.scores, roles=roles)
 
@@ -102,7 +109,7 @@ class Sample(Node):
 
         async def forks() -> AsyncGenerator[Candidate, None]:
             async for candidate in candidates:
-                for _ in range(self.n):
+                for _ in count() if self.n == "budget" else range(self.n):
                     yield candidate
 
         async def draw(candidate: Candidate, index: int) -> Candidate:
@@ -117,7 +124,12 @@ class Sample(Node):
             )
             return scope.finish(candidate, branch)
 
-        async for candidate in scope.map(draw, forks(), ahead=self.ahead, order=self.order):
+        ahead = self.ahead
+        if self.n == "budget":
+            ahead = ahead or _AHEAD
+            if all(getattr(scope.remaining, f.name) is None for f in fields(Budget)):
+                raise ValueError("n='budget' samples until a limit ends it, and there is no limit")
+        async for candidate in scope.map(draw, forks(), ahead=ahead, order=self.order):
             yield candidate
 
     def _start(self, candidate: Candidate, scope: Scope) -> Branch:

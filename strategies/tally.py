@@ -32,6 +32,7 @@ class Tally:
         """Samples that have come, those without an answer included."""
         self.num_unscored = 0
         """Votes whose weight is unknown; they count as 0 as long as any vote has a weight."""
+        self._sequence: list[Hashable] = []
         self.largest_weight = 1.0
         """The most that one vote can weigh."""
         self.weighted = weighted
@@ -62,7 +63,9 @@ class Tally:
         self._seen.add(identity)
         self.num_samples += 1
         if not _votes(candidate):
+            self._sequence.append(None)
             return
+        self._sequence.append(candidate.key)
         self._classes.add(candidate.key, verdicts or {})
         self._first.setdefault(candidate.key, candidate)
         self._counts[candidate.key] = self._counts.get(candidate.key, 0) + 1
@@ -107,6 +110,16 @@ class Tally:
             return None
         key = self._classes.of(candidate.key)
         return self._by_class(self._counts).get(key, 0) / self.num_samples
+
+    @property
+    def sequence(self) -> list[Hashable]:
+        """The answer of each sample, in launch order; `None` for one that does not vote."""
+        return [None if key is None else self._classes.of(key) for key in self._sequence]
+
+    def leading_share(self) -> float | None:
+        """The share of the candidate that leads now; `None` where none does, or of one sample."""
+        ranked = self.ranking()
+        return self.share(ranked[0][0]) if ranked else None
 
     def _by_class(self, votes: Mapping[Hashable, float]) -> dict[Hashable, float]:
         """Votes by the first key of each class, in launch order."""

@@ -32,6 +32,8 @@ class Verify(Node):
     def __post_init__(self) -> None:
         if not isinstance(self.verifier, Verifier):
             raise TypeError(f"{self.verifier!r} is no verifier")
+        passes_each = self.verifier.needs == "each" and not self.verifier.roles
+        object.__setattr__(self, "passes_each", passes_each)
 
     @property
     def roles(self) -> frozenset[str]:

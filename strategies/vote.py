@@ -18,11 +18,12 @@ from typing import ClassVar, Literal
 from ttc.graph import Flow, Node, Port
 from ttc.ports import Scope, Stream
 from ttc.registry import install_hint
-from ttc.strategies.stopping import Exhausted, StopRule
+from ttc.strategies.stopping import Exhausted, LimitRule, StopRule
+from ttc.strategies.stopping_votes import leads
 from ttc.strategies.tally import Tally
-from ttc.types import Candidate
+from ttc.types import Candidate, Usage
 
-__all__ = ["Vote"]
+__all__ = ["Vote", "gain", "which_score"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +35,7 @@ class Vote(Node):
 
     gives: ClassVar[Port] = Port("finished", "one")
     selects: ClassVar[bool] = True
+    offers: ClassVar[bool] = True
 
     weighted: bool = False
     """Sum scores instead of counting. An unknown one weighs 0; if all are unknown, votes count."""
@@ -41,6 +43,8 @@ class Vote(Node):
     """Which score weighs, where candidates carry several."""
     stop: StopRule = field(default_factory=Exhausted)
     """When the vote is decided before the last sample."""
+    limit: LimitRule | None = None
+    """When it has cost enough."""
     equivalence: Literal["key", "symbolic"] = "key"
     """When two answers are one. By `key`: numbers of one value, and expressions of the same parts
     in any order and spelling, as `0.5` and `1/2`. `symbolic` also joins what algebra finds equal,
@@ -51,6 +55,10 @@ class Vote(Node):
         faults: list[str] = []
         if not isinstance(self.stop, StopRule):
             faults.append(f"stop={self.stop!r} is no rule; pass CannotBeOvertaken(), say")
+        elif self.weighted and self.stop.counts:
+            faults.append(f"{self.stop!r} counts votes, so it cannot end a weighted vote")
+        if not isinstance(self.limit, LimitRule | None):
+            faults.append(f"limit={self.limit!r} is no limit; pass Deadline(seconds=10), say")
         faults += self._equivalence_faults()
         if not self.weighted:
             return faults + (["by names a score, but the vote is not weighted"] if self.by else [])
@@ -77,21 +85,55 @@ class Vote(Node):
     ) -> AsyncGenerator[Candidate, None]:
         """Tallies until the rule stops it or the samples end, and yields the winner."""
         tally = Tally(weighted=self.weighted, by=self.by, at_most=candidates.at_most)
+        usage = Usage()
         async for candidate in candidates:
             rivals = tally.rivals(candidate) if self.equivalence == "symbolic" else []
             pairs = [(candidate, rival) for rival in rivals]
             verdicts = await scope.equivalent(pairs) if pairs else ()
             keys = (rival.key for rival in rivals)
             tally.add(candidate, dict(zip(keys, verdicts, strict=True)))
-            if tally.num_remaining != 0 and self.stop(tally):
-                scope.decide(self.stop.name, num_samples=tally.num_samples)
+            usage += candidate.usage
+            rule = self._ended_by(tally, usage, scope) if tally.num_remaining != 0 else None
+            if rule is not None:
+                ahead = {"ahead": rule.ahead} if rule.ahead else {}
+                physical = isinstance(rule, LimitRule) and rule.is_physical
+                scope.decide(rule.name, physical=physical, num_samples=tally.num_samples, **ahead)
                 candidates.stop()
+            is_over = rule is not None or tally.num_remaining == 0
+            scope.offer(
+                gain=0.0 if is_over else gain(tally),
+                cost=usage.tokens / tally.num_samples,
+                confidence=tally.leading_share(),
+            )
         ranked = tally.ranking()
         if not ranked:
             scope.decide("no_valid_answer", num_samples=tally.num_samples)
             return
         winner = ranked[0][0]
         yield replace(winner, confidence=tally.share(winner))
+
+    def _ended_by(self, tally: Tally, usage: Usage, scope: Scope) -> StopRule | LimitRule | None:
+        """The rule that ends the vote now."""
+        if self.stop(tally):
+            return self.stop
+        if self.limit is None:
+            return None
+        now = replace(usage, seconds=scope.elapsed)
+        return self.limit if self.limit(now, scope.budget) else None
+
+
+def gain(tally: Tally) -> float:
+    """What one more sample is worth: the chance that it brings about the right choice.
+
+    That the leader is not the most likely answer has the posterior chance `1 - I`; at least `lead +
+    1` samples are needed to show it, so each is worth that part of it. Without a vote it is the
+    chance that the next sample has an answer, by the rule of succession.
+    """
+    counts = sorted((count for _, count in tally.votes()), reverse=True)
+    if not counts:
+        return 1.0 / (tally.num_samples + 2)
+    first, second = (*counts, 0)[:2]
+    return (1.0 - leads(first, second)) / (first - second + 1)
 
 
 def which_score(by: str | None, given: Flow) -> tuple[str | None, str]:

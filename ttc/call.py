@@ -88,6 +88,7 @@ class Call:
         self._ticket: Ticket | None = None
         self._generation: Generation | None = None
         self._arrival: asyncio.Future[Branch] | None = None
+        self.turn: asyncio.Future[int] | None = None
         self._refusal: TTCError | None = None
         self._meter = Meter(self._engine, run.prices.get(plan.branch.role))
         self._allowed = 0  # output tokens of the request that is running
@@ -110,6 +111,10 @@ class Call:
             BudgetExceeded: a limit refused the call, or the deadline cut it.
             EngineError: the engine failed.
         """
+        self._check_cut()
+        given = self._run.prompts.missing(self._plan.branch) + sum(self._tail)
+        need, floor = self._max_tokens + given, self._least() + given
+        self._max_tokens -= need - await self._run.funded(self, need=need, floor=floor)
         self._check_cut()
         self._ticket = ticket = self._launch()
         ticket.on_revoked = self.abort
@@ -153,11 +158,12 @@ class Call:
             if ticket is not None:
                 ticket.cancel(reason)
             self._end({"refused": refusal.resource if refusal else "cancelled"})
+        interrupt(self.turn, reason)
         interrupt(self._arrival, reason)
 
     def discard(self) -> None:
         """Labels what it had spent as cancelled, since a stop came before anyone used it."""
-        self._run.discarded.add(self.key)
+        self._run.discard(self.key)
         if not self._done:
             self.abort()
         if not self.usage.calls:
@@ -180,19 +186,22 @@ class Call:
         cue = self._engine.append(branch, plan.tail.cue)
         return await self._extend(cue, plan.tail.max_tokens, seed, f"{self.key}/tail")
 
-    def _launch(self) -> Ticket:
-        plan, tail = self._plan, sum(self._tail)
-        at_least = plan.at_least
+    def _least(self) -> int:
+        """The fewest tokens that it can run with."""
+        at_least = self._plan.at_least
         if at_least is None:
             at_least = (self._max_tokens + 1) // 2
             if self._account.is_untouched:
                 at_least = min(at_least, 16)
-        least = min(at_least, self._max_tokens)
+        return min(at_least, self._max_tokens)
+
+    def _launch(self) -> Ticket:
+        tail = sum(self._tail)
         return self._account.launch(
-            plan.path,
+            self._plan.path,
             need={"tokens": self._max_tokens + tail, "calls": 1},
-            floor={"tokens": least + tail, "calls": 1},
-            prompt=(self._run.prompts, plan.branch),
+            floor={"tokens": self._least() + tail, "calls": 1},
+            prompt=(self._run.prompts, self._plan.branch),
             price=self._worst_case,
         )
 
@@ -308,6 +317,7 @@ class Call:
             usage=self.usage,
             seconds=self._run.clock.now() - self._started,
         )
+        self._run.ended(self)
         self._run.emit("call", self._plan.path)
 
 

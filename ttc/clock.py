@@ -5,10 +5,26 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from typing import Protocol
 
-from ttc.ports import Timer
+__all__ = ["Clock", "StandingClock", "SystemClock", "Timer"]
 
-__all__ = ["StandingClock", "SystemClock"]
+
+class Timer(Protocol):
+    """Something that will happen unless it is cancelled."""
+
+    def cancel(self) -> None:
+        """Keeps it from happening."""
+
+
+class Clock(Protocol):
+    """Time as a run sees it."""
+
+    def now(self) -> float:
+        """Seconds since a moment of its own."""
+
+    def call_later(self, seconds: float, callback: Callable[[], None]) -> Timer:
+        """Calls back once, in the running event loop."""
 
 
 class SystemClock:

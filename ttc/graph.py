@@ -93,6 +93,10 @@ class Node(ABC):
     gives: ClassVar[Port] = Port("finished", "many")
     selects: ClassVar[bool] = False
     """Whether it chooses among candidates; what it read becomes the outcome's candidates."""
+    offers: ClassVar[bool] = False
+    """Whether it calls `scope.offer` once for every candidate that it takes."""
+    passes_each: ClassVar[bool] = False
+    """Whether it gives one candidate for each call, in launch order, as soon as it has ended."""
 
     @property
     def name(self) -> str:

@@ -1,7 +1,6 @@
-"""The ports: what ttc asks of an engine, a verifier and a clock, and what a node may ask of ttc.
+"""The ports: what ttc asks of engines, verifiers and clocks, and what a node may ask of ttc.
 
-An engine is loop-agnostic: a request goes into its inbox and comes back by a concurrent future, so
-many event loops and threads may share one engine.
+Engines are loop-agnostic: requests come back by concurrent futures, to any loop or thread.
 """
 
 from __future__ import annotations
@@ -20,6 +19,7 @@ from dataclasses import dataclass, fields
 from random import Random
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, runtime_checkable
 
+from ttc.clock import Clock, Timer
 from ttc.costs import Costs
 from ttc.types import (
     UNFILTERED,
@@ -264,23 +264,6 @@ def parts_of(verifier: Verifier) -> tuple[Verifier, ...]:
     return tuple(getattr(verifier, "parts", ()))
 
 
-class Timer(Protocol):
-    """Something that will happen unless it is cancelled."""
-
-    def cancel(self) -> None:
-        """Keeps it from happening."""
-
-
-class Clock(Protocol):
-    """Time as a run sees it."""
-
-    def now(self) -> float:
-        """Seconds since a moment of its own."""
-
-    def call_later(self, seconds: float, callback: Callable[[], None]) -> Timer:
-        """Calls back once, in the running event loop."""
-
-
 class Handle(Protocol):
     """Work that a node spawned."""
 
@@ -323,6 +306,14 @@ class Scope(Protocol):
     @property
     def remaining(self) -> Budget:
         """What is left, less what is reserved; `None` where there is no limit."""
+
+    @property
+    def budget(self) -> Budget:
+        """The problem's limits."""
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the problem's start."""
 
     def root(self, role: str = "policy") -> Branch:
         """The problem's prompt, for the model of a role."""
@@ -495,5 +486,15 @@ class Scope(Protocol):
     def now(self) -> float:
         """Seconds by the run's clock."""
 
-    def decide(self, kind: str, **detail: Any) -> None:
-        """Records a decision; the most downstream one is named as what stopped the run."""
+    def decide(self, kind: str, *, physical: bool = False, **detail: Any) -> None:
+        """Records a decision; the most downstream one is named as what stopped the run.
+
+        `physical`: it rests on what is measured.
+        """
+
+    def offer(self, *, gain: float, cost: float, confidence: float | None) -> None:
+        """This problem's bid for the budget of a run over many; the latest one counts.
+
+        `gain` is what one more candidate adds to the chance of a right choice (0: it is made),
+        `cost` the tokens of a candidate in the mean, `confidence` how sure the choice is now.
+        """

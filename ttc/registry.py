@@ -16,7 +16,16 @@ from typing import Any, cast
 from ttc.errors import EngineError, GraphError
 from ttc.ports import Engine
 
-__all__ = ["DISTRIBUTION", "install_hint", "load_engine", "lookup", "names", "node_class", "room"]
+__all__ = [
+    "DISTRIBUTION",
+    "install_hint",
+    "load_allocator",
+    "load_engine",
+    "lookup",
+    "names",
+    "node_class",
+    "room",
+]
 
 DISTRIBUTION = "ttc-orchestrator"
 """The name under which ttc is installed; `ttc` itself belongs to another project."""
@@ -24,6 +33,7 @@ DISTRIBUTION = "ttc-orchestrator"
 _BUILT_IN: Mapping[str, Mapping[str, str]] = {
     "nodes": {
         "sample": "ttc.strategies:Sample",
+        "sample_in_rounds": "ttc.strategies:SampleInRounds",
         "vote": "ttc.strategies:Vote",
         "best": "ttc.strategies:Best",
         "verify": "ttc.strategies:Verify",
@@ -33,6 +43,16 @@ _BUILT_IN: Mapping[str, Mapping[str, str]] = {
         "best_of_n": "ttc.strategies:BestOfN",
         "exhausted": "ttc.strategies:Exhausted",
         "cannot_be_overtaken": "ttc.strategies:CannotBeOvertaken",
+        "adaptive_consistency": "ttc.strategies:AdaptiveConsistency",
+        "agreeing_window": "ttc.strategies:AgreeingWindow",
+        "anytime_valid": "ttc.strategies:AnytimeValid",
+        "confident": "ttc.strategies:Confident",
+        "doubling": "ttc.strategies:Doubling",
+        "certaindex": "ttc.strategies:Certaindex",
+        "deep_conf": "ttc.strategies:DeepConf",
+        "early_exit": "ttc.strategies:EarlyExit",
+        "deadline": "ttc.strategies:Deadline",
+        "share": "ttc.strategies:Share",
         "confidence": "ttc.strategies:confidence",
         "tail": "ttc.types:Tail",
         "abstain": "ttc.strategies:Abstain",
@@ -40,6 +60,14 @@ _BUILT_IN: Mapping[str, Mapping[str, str]] = {
         "isotonic": "ttc.verifiers:Isotonic",
         "platt": "ttc.verifiers:Platt",
         "rates": "ttc.verifiers:Rates",
+    },
+    "allocators": {
+        "uniform": "ttc.allocate:Uniform",
+        "uniform_stop": "ttc.allocate:UniformStop",
+        "greedy_gain": "ttc.allocate:GreedyGain",
+        "bandit": "ttc.allocate:Bandit",
+        "optscale": "ttc.allocate:OptScale",
+        "shadow_price": "ttc.allocate:ShadowPrice",
     },
     "verifiers": {
         "answer_probability": "ttc.verifiers:AnswerProbability",
@@ -83,7 +111,7 @@ _BUILT_IN: Mapping[str, Mapping[str, str]] = {
 
 
 def lookup(group: str, name: str) -> Any:
-    """What a name stands for in a group: `nodes`, `verifiers` or `checks`.
+    """What a name stands for in a group: `nodes`, `verifiers`, `checks` or `allocators`.
 
     Raises:
         KeyError: nobody has registered the name; the message lists the names that there are.
@@ -116,6 +144,18 @@ def room(name: str) -> Any:
 def install_hint(extra: str) -> str:
     """The command that installs an optional part."""
     return f'pip install "{DISTRIBUTION}[{extra}]"'
+
+
+def load_allocator(name: str) -> Any:
+    """The allocator of a name, with its defaults.
+
+    Raises:
+        ValueError: nobody has registered the name.
+    """
+    try:
+        return lookup("allocators", name)()
+    except KeyError as error:
+        raise ValueError(error.args[0]) from None
 
 
 def load_engine(

@@ -20,6 +20,9 @@ from ttc.types import Branch, Budget, Candidate, Event, Problem, Record, Usage
 if TYPE_CHECKING:
     from ttc.sandbox.zygote import SandboxChoice
 
+if TYPE_CHECKING:
+    from ttc.allocate import Bidder
+
 __all__ = ["EPSILON_S", "GRACE_S", "Abortable", "Run"]
 
 GRACE_S = 0.5
@@ -50,6 +53,16 @@ class Abortable(Protocol):
 
     def abort(self, reason: TTCError | None = None) -> None:
         """Ends it in this tick and books what it had spent; who waits for it is given a reason."""
+
+
+class Funded(Abortable, Protocol):
+    """An engine call, as far as an allocator sees it."""
+
+    key: str
+    usage: Usage
+    cancelled: bool
+    turn: asyncio.Future[int] | None
+    """What it waits for."""
 
 
 class Closable(Protocol):
@@ -93,6 +106,8 @@ class Run:
         """Whether a running call was ever cancelled."""
         self.discarded: set[str] = set()
         """Calls that a stop came before, whose candidates nobody will miss."""
+        self.bidder: Bidder | None = None
+        """What gives its calls their units, where the run has an allocator."""
         self.oracle = False
         self.sandbox: SandboxChoice = "auto"
         """How safely programs have to be run."""
@@ -181,6 +196,8 @@ class Run:
     def consider(self, path: str, candidate: Candidate) -> None:
         """Notes that a selector has read a candidate."""
         self._considered.setdefault(path, {})[candidate.branch] = candidate
+        if self.bidder is not None:
+            self.bidder.took(candidate)
         self.emit("candidate", path, candidate)
 
     def reads(self, path: str, stream: Closable) -> None:
@@ -373,6 +390,8 @@ class Run:
 
     def limit_acted(self, resource: str) -> None:
         """Notes what a limit that acted means for repeating the run."""
+        if resource == "allocator":
+            return  # it knows nothing of timing
         if resource == "cancelled":
             self.timing["the run was cancelled by hand"] = None
         elif resource not in LOGICAL:
@@ -381,6 +400,32 @@ class Run:
             self.timing[f"the limit of {resource} acted after a cancellation"] = None
         elif resource in self.account.root.contended:
             self.timing[f"the limit of {resource} acted while several nodes drew on it"] = None
+
+    async def funded(self, call: Funded, *, need: int, floor: int) -> int:
+        """The tokens that a call may cost: its worst case, or less where an allocator has less.
+
+        Raises:
+            BudgetExceeded: the allocator gives it none; it is aborted.
+        """
+        if self.bidder is None:
+            return need
+        call.turn = self.bidder.request(call.key, need=need, floor=floor)
+        try:
+            return min(need, await call.turn)
+        except BaseException as end:
+            call.abort(end if isinstance(end, TTCError) else None)
+            raise
+
+    def ended(self, call: Funded) -> None:
+        """Tells the allocator that a call has ended, and what it cost."""
+        if self.bidder is not None:
+            self.bidder.closed(call.key, call.usage, is_cancelled=call.cancelled)
+
+    def discard(self, key: str) -> None:
+        """Notes that a stop came before anyone used a call."""
+        self.discarded.add(key)
+        if self.bidder is not None:
+            self.bidder.discarded(key)
 
     def opened(self, call: Abortable) -> None:
         """Notes a call that may have to be aborted."""

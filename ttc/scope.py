@@ -400,11 +400,18 @@ class NodeScope(Work):
         """Seconds by the run's clock."""
         return self._run.clock.now()
 
-    def decide(self, kind: str, **detail: Any) -> None:
-        """Records a decision; the most downstream one is named as what stopped the run."""
+    def decide(self, kind: str, *, physical: bool = False, **detail: Any) -> None:
+        """Records a decision; see `ttc.ports.Scope`."""
+        if physical:
+            self._run.timing[f"a rule on what is measured acted: {kind}"] = None
         self._run.record(self.path, rule=kind, **detail)
         if not self._aside:
             self._run.decided(self.path, kind)
+
+    def offer(self, *, gain: float, cost: float, confidence: float | None) -> None:
+        """This problem's bid for the budget of a run over many; see `ttc.ports.Scope`."""
+        if self._run.bidder is not None and not self._aside:
+            self._run.bidder.offer(gain=gain, cost=cost, confidence=confidence)
 
     def refused(self, refusal: BudgetExceeded) -> None:
         """Notes that a limit ended a stream."""

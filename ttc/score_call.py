@@ -80,6 +80,7 @@ class ScoreCall:
         self._ticket: Ticket | None = None
         self._reading: Reading | None = None
         self._arrival: asyncio.Future[Values] | None = None
+        self.turn: asyncio.Future[int] | None = None
         self._refusal: TTCError | None = None
         self._done = False
         self._started = run.clock.now()
@@ -95,6 +96,10 @@ class ScoreCall:
             BudgetExceeded: a limit refused the call, or the deadline cut it.
             EngineError: the engine failed.
         """
+        need = self._run.prompts.missing(*self._plan.ends)
+        await self._run.funded(self, need=need, floor=need)
+        if self._done:
+            raise self._refusal or asyncio.CancelledError
         self._ticket = ticket = self._account.launch(
             self._plan.path,
             need={"tokens": 0, "calls": 1},
@@ -138,11 +143,12 @@ class ScoreCall:
                 ticket.cancel(reason)
             refusal = reason if isinstance(reason, BudgetExceeded) else None
             self._end({"refused": refusal.resource if refusal else "cancelled"})
+        interrupt(self.turn, reason)
         interrupt(self._arrival, reason)
 
     def discard(self) -> None:
         """Labels what it had spent as cancelled, since a stop came before anyone used it."""
-        self._run.discarded.add(self.key)
+        self._run.discard(self.key)
         if not self._done:
             self.abort()
         if not self.usage.calls:
@@ -216,4 +222,5 @@ class ScoreCall:
             usage=self.usage,
             seconds=self._run.clock.now() - self._started,
         )
+        self._run.ended(self)
         self._run.emit("call", self._plan.path)

@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from ttc.budget import LOGICAL, MEASURED, RESERVED, Account, shares
@@ -24,6 +23,7 @@ from ttc.errors import BudgetExceeded, EngineError, GraphError, NodeError, Recor
 from ttc.graph import Flow, Node, compile_graph
 from ttc.journal import Journal
 from ttc.loop import on_the_loop
+from ttc.outcome import outcome_of
 from ttc.ports import Clock, Engine
 from ttc.prices import Price, Prices, check_limits
 from ttc.run import Run
@@ -32,6 +32,7 @@ from ttc.streams import iterate
 from ttc.types import Budget, Candidate, Event, Outcome, Problem
 
 if TYPE_CHECKING:
+    from ttc.allocate import Allocator, Bidder, Terms
     from ttc.journal.disk import DiskJournal
     from ttc.sandbox.zygote import SandboxChoice
 
@@ -114,6 +115,7 @@ def solve_many(  # noqa: PLR0913 - all keywords but two, each of its own
     models: Mapping[str, Model] | None = None,
     budget: Budget | None = None,
     per_problem: Budget | None = None,
+    allocator: Allocator | str | None = None,
     concurrency: int = 64,
     seed: int | None = None,
     clock: Clock | None = None,
@@ -129,11 +131,14 @@ def solve_many(  # noqa: PLR0913 - all keywords but two, each of its own
         strategy: a graph, or its text form.
         model: the model of the role `policy`.
         models: the models of further roles.
-        budget: what the whole run may spend. Its logical part is divided equally among the
-            problems, so that no outcome depends on the others.
+        budget: what the whole run may spend. Without an allocator its logical part is divided
+            equally among the problems, so that no outcome depends on the others.
         per_problem: what one problem may spend at most.
-        concurrency: problems in flight at once; it changes no outcome.
-        seed: the run's seed. A problem's outcome is the same alone and among others.
+        allocator: how the run's tokens and calls are given away among the problems: an
+            `ttc.allocate.Allocator`, or its name, as `greedy_gain`. It needs a budget of tokens.
+        concurrency: problems in flight at once, or with an allocator calls; it changes no outcome.
+        seed: the run's seed. Without an allocator a problem's outcome is the same alone and among
+            others.
         clock: what seconds are measured by.
         prices: what tokens cost.
         watch: is told what happens.
@@ -144,7 +149,9 @@ def solve_many(  # noqa: PLR0913 - all keywords but two, each of its own
     """
     arguments = _Arguments(model, models, seed, clock, prices, watch, control, sandbox)
     return on_the_loop(
-        _solve_all(problems, strategy, arguments, _Limits(budget, per_problem, concurrency))
+        _solve_all(
+            problems, strategy, arguments, _Limits(budget, per_problem, allocator, concurrency)
+        )
     )
 
 
@@ -156,6 +163,7 @@ async def asolve_many(  # noqa: PLR0913 - all keywords but two, each of its own
     models: Mapping[str, Model] | None = None,
     budget: Budget | None = None,
     per_problem: Budget | None = None,
+    allocator: Allocator | str | None = None,
     concurrency: int = 64,
     seed: int | None = None,
     clock: Clock | None = None,
@@ -167,7 +175,7 @@ async def asolve_many(  # noqa: PLR0913 - all keywords but two, each of its own
     """As `solve_many`, in the caller's event loop."""
     arguments = _Arguments(model, models, seed, clock, prices, watch, control, sandbox)
     return await _solve_all(
-        problems, strategy, arguments, _Limits(budget, per_problem, concurrency)
+        problems, strategy, arguments, _Limits(budget, per_problem, allocator, concurrency)
     )
 
 
@@ -225,28 +233,60 @@ class _Arguments:
 
 
 class _Limits:
-    """The budgets of a run over many problems."""
+    """The budgets of a run over many problems, and how they are given away."""
 
-    def __init__(self, run: Budget | None, per_problem: Budget | None, concurrency: int) -> None:
+    def __init__(
+        self,
+        run: Budget | None,
+        per_problem: Budget | None,
+        allocator: Allocator | str | None,
+        concurrency: int,
+    ) -> None:
         if concurrency < 1:
             raise ValueError(f"concurrency is at least 1, not {concurrency}")
         self.run, self.per_problem = run or Budget(), per_problem or Budget()
+        self.allocator = _allocator(allocator)
         self.concurrency = concurrency
+        if self.allocator is not None and self.run.tokens is None:
+            raise ValueError("an allocator gives tokens away; pass budget=Budget(tokens=...)")
 
     def of_each(self, count: int) -> list[Budget]:
         """Each problem's part of what the run may spend, but for seconds, capped."""
         budgets = [self.per_problem] * count
         for resource in (*RESERVED, *MEASURED):
             total, cap = getattr(self.run, resource), getattr(self.per_problem, resource)
-            if total is not None and count:
+            if total is None or not count:
+                continue
+            if self.allocator is not None and resource in ("tokens", "calls"):
+                parts = [total] * count
+            else:
                 is_whole = resource in LOGICAL
                 parts = shares(total, [1] * count) if is_whole else [total / count] * count
-                capped = [part if cap is None else min(part, cap) for part in parts]
-                budgets = [
-                    replace(budget, **{resource: part})
-                    for budget, part in zip(budgets, capped, strict=True)
-                ]
+            capped = [part if cap is None else min(part, cap) for part in parts]
+            budgets = [
+                replace(budget, **{resource: part})
+                for budget, part in zip(budgets, capped, strict=True)
+            ]
         return budgets
+
+    def terms(self, count: int) -> Terms:
+        """What an allocator gives away."""
+        from ttc.allocate import Terms
+
+        return Terms(
+            tokens=self.run.tokens or 0,
+            calls=self.run.calls,
+            num_problems=count,
+            per_problem=self.per_problem.tokens,
+        )
+
+
+def _allocator(named: Allocator | str | None) -> Allocator | None:
+    if not isinstance(named, str):
+        return named
+    from ttc.registry import load_allocator
+
+    return load_allocator(named)
 
 
 async def _solve_one(
@@ -345,13 +385,26 @@ async def _solve_all(
         now=arguments.clock.now(),
         seconds=limits.run.seconds,
     )
+
+    async def one(place: int, bidder: Bidder | None = None) -> Outcome:
+        return await _run(
+            place, _problem(problems[place]), graph, engines, arguments, bidder=bidder
+        )
+
+    if limits.allocator is not None:
+        from ttc.allocate import Allocation, run_market
+
+        ids = [problem.id if isinstance(problem, Problem) else "" for problem in problems]
+        allocation = Allocation(limits.allocator, limits.terms(len(problems)), ids)
+        return await run_market(
+            allocation, graph, one, num_open=limits.allocator.num_open, most=limits.concurrency
+        )
     outcomes: dict[int, Outcome] = {}
     queue = iter(range(len(problems)))
 
     async def work() -> None:
         for place in queue:  # shared: each problem is taken by one worker, in order
-            problem = _problem(problems[place])
-            outcomes[place] = await _run(place, problem, graph, engines, arguments)
+            outcomes[place] = await one(place)
 
     async with asyncio.TaskGroup() as group:
         for _ in range(min(limits.concurrency, len(problems))):
@@ -370,6 +423,7 @@ async def _run(
     engines: Mapping[str, Engine],
     arguments: _Arguments,
     journal: Journal | None = None,
+    bidder: Bidder | None = None,
 ) -> Outcome:
     control, now = arguments.control, arguments.clock.now()
     budget = control.budget_of(place, now)
@@ -384,6 +438,9 @@ async def _run(
         journal=journal,
     )
     run.demands = demands_of(graph)
+    run.bidder = bidder
+    if bidder is not None and not bidder.is_direct:
+        run.timing["the allocator saw offers and results as they came"] = None
     run.sandbox = arguments.sandbox
     control.attach(place, run)
     try:
@@ -419,7 +476,7 @@ async def _run_attached(run: Run, graph: Node, budget: Budget) -> Outcome:
     finally:
         stream.close()
         await run.join()
-    outcome = _outcome(run, chosen, bug)
+    outcome = outcome_of(run, chosen, bug)
     if isinstance(bug, NodeError):
         bug.outcome = outcome
     return outcome
@@ -428,41 +485,4 @@ async def _run_attached(run: Run, graph: Node, budget: Budget) -> Outcome:
 async def _ended(run: Run, error: TTCError | None) -> Outcome:
     """The outcome of a run that ended before its first node."""
     await run.join()
-    return _outcome(run, [], error)
-
-
-_FRUITLESS = ("no_valid_answer", "no_finite_score", "abstained")
-
-
-def _outcome(run: Run, chosen: Sequence[Candidate], error: TTCError | None) -> Outcome:
-    best = run.best if run.refusal is not None else None
-    candidate = chosen[-1] if chosen else best
-    valid = candidate if candidate is not None and candidate.key is not None else None
-    usage = run.usage
-    return Outcome(
-        problem=run.problem,
-        candidate=valid,
-        candidates=run.considered or tuple(chosen),
-        usage=usage,
-        usage_by_role=MappingProxyType(dict(run.usage_by_role)),
-        trace=run.journal.trace(),
-        stopped_by=_stopped_by(run, valid, error),
-        refusal=run.refusal,
-        timing_dependent=(*run.timing, *run.journal.timing()),
-        seed=run.seed,
-        numerics=MappingProxyType({role: e.numerics for role, e in run.engines.items()}),
-        prices=MappingProxyType(run.prices),
-        oracle=run.oracle,
-        error=error,
-    )
-
-
-def _stopped_by(run: Run, candidate: Candidate | None, error: TTCError | None) -> str:
-    if error is not None:
-        return "error"
-    if run.refusal is not None:
-        return run.refusal.resource
-    last = reversed(run.decisions)
-    if candidate is None:
-        return next((rule for rule in last if rule in _FRUITLESS), _FRUITLESS[0])
-    return next((rule for rule in last if rule not in _FRUITLESS), "completed")
+    return outcome_of(run, [], error)

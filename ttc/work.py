@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypeVar
 
 from ttc.errors import BudgetExceeded
 from ttc.run import Abortable, Run
+from ttc.types import Budget
 
 __all__ = ["Running", "Work"]
 
@@ -55,6 +56,16 @@ class Work:
     def has_ended(self) -> bool:
         """Whether nothing may be started in it any more."""
         return self._ended
+
+    @property
+    def budget(self) -> Budget:
+        """The problem's limits."""
+        return self._run.account.limit
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the problem's start."""
+        return self._run.clock.now() - self._run.started
 
     def part(self) -> Work:
         """A part of it that can be ended by itself."""

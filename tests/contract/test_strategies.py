@@ -26,6 +26,7 @@ SCORES = ScriptedVerifier({"1": 0.25, "2": 0.5})
 
 CASES: dict[str, Callable[[int], Node]] = {
     "sample": lambda n: Sample(n=n) >> Vote(),
+    "sample_in_rounds": lambda n: lookup("nodes", "sample_in_rounds")(n=n) >> Vote(),
     "vote": lambda n: Sample(n=n) >> SCORES >> Vote(weighted=True),
     "best": lambda n: Sample(n=n) >> SCORES >> Best(),
     "verify": lambda n: Sample(n=n) >> SCORES >> Vote(),

@@ -127,7 +127,7 @@ def test_names_are_looked_up_and_unknown_ones_listed() -> None:
     """The message holds every name that there is."""
     assert lookup("nodes", "sample") is Sample
     assert "sequence_probability" in names("verifiers")
-    with pytest.raises(KeyError, match="'nope' is none of the nodes: abstain, best"):
+    with pytest.raises(KeyError, match="'nope' is none of the nodes: abstain, adaptive"):
         lookup("nodes", "nope")
     assert install_hint("local") == 'pip install "ttc-orchestrator[local]"'
 

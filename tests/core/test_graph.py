@@ -212,6 +212,7 @@ def _brute_cost(graph: Node, given: int) -> Cost:
     """The worst case by walking the tree, for the nodes of these tests."""
     if isinstance(graph, Sample):
         tail = len(graph.tail.cue) + graph.tail.max_tokens if graph.tail else 0
+        assert isinstance(graph.n, int)
         forks = given * graph.n
         return Cost(tokens=forks * (graph.max_tokens + tail), calls=forks)
     if isinstance(graph, Verify):

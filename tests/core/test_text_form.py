@@ -73,7 +73,7 @@ def test_a_text_is_the_graph_that_it_says(text: str, graph: Node) -> None:
         ("vote", "it stands alone; call it: vote()"),
         ("3", "is no strategy; a strategy is greedy"),
         ("confidence(0.5)", "is no strategy"),
-        ("nope()", "nothing is called 'nope'; there is abstain, best, best_of_n, ca"),
+        ("nope()", "nothing is called 'nope'; there is abstain, adaptive_consistency, ag"),
         ("__import__('os')", "nothing is called '__import__'"),
         ("().__class__", "a strategy is made of calls"),
         ("greedy().run", "a strategy is made of calls"),

@@ -12,6 +12,7 @@ NO_ALGORITHM = {
     "ttc.strategies": "it lists names",
     "ttc.strategies.greedy": "the baseline has no inventor",
     "ttc.strategies.named": "it names graphs",
+    "ttc.strategies.stopping_limits": "they compare what was spent with a limit",
     "ttc.strategies.tally": "it counts votes for the rules that cite",
     "ttc.strategies.verify": "it lets a verifier score",
     "ttc.verifiers": "it lists names",

@@ -117,7 +117,7 @@ def test_rules_compose() -> None:
     assert (After(3) & (After(2) | RULE))(three)
     assert not (Exhausted() | RULE)(three)
     assert (Exhausted() | RULE).name == "exhausted | cannot_be_overtaken"
-    assert (After(3) & RULE).name == "After & cannot_be_overtaken"
+    assert (After(3) & RULE).name == "after & cannot_be_overtaken"
     assert Exhausted() | RULE == Exhausted() | CannotBeOvertaken()
     with pytest.raises(TypeError, match="unsupported operand"):
         RULE | 3
@@ -127,11 +127,11 @@ def test_a_rule_of_ones_own_stops_a_vote() -> None:
     """And names what stopped the run."""
     outcome = solved(Sample(n=9, ahead=1) >> Vote(stop=After(4) | RULE), "It is 1").outcome
 
-    assert outcome.stopped_by == "After | cannot_be_overtaken"
+    assert outcome.stopped_by == "after | cannot_be_overtaken"
     assert outcome.usage.calls == 4
     decision = outcome.trace[-1]
     assert (decision.path, decision.kind) == ("1.vote", "decision")
-    assert decision.detail == {"rule": "After | cannot_be_overtaken", "num_samples": 4}
+    assert decision.detail == {"rule": "after | cannot_be_overtaken", "num_samples": 4}
 
 
 def test_a_vote_over_a_pool_knows_how_many_may_come() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, cast, get_args
@@ -13,6 +13,7 @@ import typer
 
 from ttc.cli.budgets import parse_budget, shortage
 from ttc.cli.engines import DEFAULT_MODEL, MODEL_HELP, engine_of
+from ttc.cli.many import read_problems, show_outcomes, solve_problems
 from ttc.cli.outcomes import as_json, failure, show_outcome
 from ttc.cli.steering import steerable
 from ttc.cli.terminal import Fault, counted, is_live, one_line, say, status
@@ -30,12 +31,14 @@ _STRATEGY = "self_consistency(n=8, max_tokens=256)"
 _BUDGET = "tokens=4000,seconds=60"  # holds the worst case of _STRATEGY, with a long question
 _FORMATS = get_args(AnswerFormat)
 _ANSWER_WIDTH = 40
+_ALONE = ("question", "resume", "keep")
+"""What goes with one question."""
 
 
 def solve(  # noqa: PLR0913 - every option of the command
     context: typer.Context,
     question: Annotated[
-        str | None, typer.Argument(help="What to solve.", show_default=False)
+        str | None, typer.Argument(help="What to solve, unless --problems.", show_default=False)
     ] = None,
     strategy: Annotated[
         str, typer.Option(help="The strategy in its text form.", metavar="SPEC")
@@ -50,6 +53,13 @@ def solve(  # noqa: PLR0913 - every option of the command
     answer_format: Annotated[
         str, typer.Option(help="How an answer is read out of a text.", metavar="|".join(_FORMATS))
     ] = "auto",
+    problems: Annotated[
+        Path | None, typer.Option(help="A file of questions, one on each line, or JSON lines.")
+    ] = None,
+    allocator: Annotated[
+        str | None,
+        typer.Option(help="What gives the budget away among --problems.", metavar="NAME"),
+    ] = None,
     resume: Annotated[
         str | None,
         typer.Option(help="Go on with a run that was killed.", metavar="RUN", show_default=False),
@@ -58,12 +68,27 @@ def solve(  # noqa: PLR0913 - every option of the command
         bool, typer.Option("--keep/--no-keep", help="Keep the run on disk; see `ttc runs`.")
     ] = True,
 ) -> None:
-    """Solve one question, or go on with a run."""
+    """Solve one question or those of a file, or go on with a run."""
+    if problems is not None:
+        _leave_out(context, "--problems takes its questions from the file", _ALONE)
+        graph, limits = parse(strategy), parse_budget(budget)
+        asked = read_problems(problems, _format(answer_format))
+        with engine_of(model) as engine:
+            outcomes = solve_problems(
+                asked, graph, limits, allocator=allocator, model=engine, seed=seed
+            )
+        show_outcomes(outcomes, is_json=json)
+        return
+    if allocator is not None:
+        raise Fault("--allocator shares a budget among the questions of --problems; name a file")
     if resume is not None:
         outcome = _resumed(context, path_of(resume), model)
     else:
         if question is None:
-            raise Fault("there is no question, and no run to resume; see `ttc solve --help`")
+            raise Fault(
+                "there is no question, no file of --problems and no run to --resume; see "
+                "`ttc solve --help`"
+            )
         problem, limits = _problem(question, answer_format), parse_budget(budget)
         if seed is None:
             seed = secrets.randbits(32)  # few enough bits for every reader of JSON
@@ -110,14 +135,8 @@ class _Begin(NamedTuple):
 
 def _resumed(context: typer.Context, path: Path, model: str) -> Outcome:
     """The outcome of a run that is gone on with; of one that has ended, without its model."""
-    given = [
-        name
-        for name in context.params
-        if name not in ("resume", "json", "model") and _is_given(context, name)
-    ]
-    if given:
-        options = ", ".join(n if n == "question" else f"--{n.replace('_', '-')}" for n in given)
-        raise Fault(f"--resume takes all from the run; leave out {options}")
+    others = [name for name in context.params if name not in ("resume", "json", "model")]
+    _leave_out(context, "--resume takes all from the run", others)
     found = info(path)
     if found.kept is None:
         raise Fault(found.fault or "")
@@ -134,22 +153,35 @@ def _resumed(context: typer.Context, path: Path, model: str) -> Outcome:
     return _Begin(problem, begun["text"], budget, begun["seed"], path).on(model)
 
 
+def _leave_out(context: typer.Context, reason: str, names: Iterable[str]) -> None:
+    """Refuses options that were given and would be ignored."""
+    given = [name for name in names if _is_given(context, name)]
+    if given:
+        options = ", ".join(n if n == "question" else f"--{n.replace('_', '-')}" for n in given)
+        raise Fault(f"{reason}; leave out {options}")
+
+
 def _is_given(context: typer.Context, name: str) -> bool:
     source = context.get_parameter_source(name)
     return source is not None and source.name == "COMMANDLINE"
 
 
-def _problem(question: str, answer_format: str) -> Problem:
+def _format(answer_format: str) -> AnswerFormat:
     if answer_format not in _FORMATS:
         known = ", ".join(_FORMATS)
         raise Fault(f"--answer-format: {answer_format!r} is none of {known}")
+    return cast("AnswerFormat", answer_format)
+
+
+def _problem(question: str, answer_format: str) -> Problem:
+    form = _format(answer_format)
     if not question.strip():
         raise Fault("the question is empty")
     try:
         question.encode()
     except UnicodeEncodeError:
         raise Fault("the question is no valid text in this terminal's encoding") from None
-    return Problem.ask(question, answer_format=cast("AnswerFormat", answer_format))
+    return Problem.ask(question, answer_format=form)
 
 
 @contextmanager
