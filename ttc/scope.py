@@ -18,7 +18,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ttc.budget import Account, Division
-from ttc.call import Call, Plan, VerifierCall, post
+from ttc.call import Call, Plan, post
 from ttc.equivalence import equivalent
 from ttc.errors import BudgetExceeded, EngineError
 from ttc.graph import Flow, Node, join, written_out
@@ -42,6 +42,7 @@ from ttc.types import (
     Tail,
     Usage,
 )
+from ttc.verifier_call import VerifierCall
 from ttc.work import Work
 
 if TYPE_CHECKING:

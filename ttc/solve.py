@@ -286,7 +286,8 @@ def _allocator(named: Allocator | str | None) -> Allocator | None:
         return named
     from ttc.registry import load_allocator
 
-    return load_allocator(named)
+    allocator: Allocator = load_allocator(named)
+    return allocator
 
 
 async def _solve_one(

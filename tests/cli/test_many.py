@@ -67,7 +67,7 @@ def test_an_allocator_holds_the_budget_of_all_together(
 @pytest.mark.parametrize(
     ("arguments", "fault"),
     [
-        (("What?", "--problems", "FILE"), "give a question or --problems, not both"),
+        (("What?", "--problems", "FILE"), "questions from the file; leave out question"),
         (("What?", "--allocator", "uniform"), "name a file"),
         (("--problems", "FILE", "--allocator", "nope"), "'nope' is none of the allocators"),
         (

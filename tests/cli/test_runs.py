@@ -115,7 +115,7 @@ def test_a_run_is_removed_by_name_or_with_all_others(run_ttc: Cli, killed: str) 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("solve",), "there is no question, and no run to resume; see `ttc solve --help`"),
+        (("solve",), "there is no question, no file of --problems and no run to --resume"),
         (("solve", "--resume", "nobody"), "there is no run 'nobody'; `ttc runs list`"),
         (("solve", "q", "--resume", "RUN", "--seed", "1"), "leave out --seed, question"),
         (("runs", "show", "nobody"), "there is no run 'nobody'"),
