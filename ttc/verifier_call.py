@@ -1,4 +1,4 @@
-"""The life of one verifier call in a run: admitted, charged, and ended in one tick where it must."""
+"""The life of one verifier call in a run: admitted, charged, and ended in one tick if it must be."""
 
 from __future__ import annotations
 
