@@ -1,4 +1,4 @@
-"""The life of one verifier call in a run: admitted, charged, and ended in one tick if it must be."""
+"""The life of one verifier call in a run: admitted, charged, and ended at once where it must."""
 
 from __future__ import annotations
 
