@@ -1,0 +1,103 @@
+"""What int8 costs in quality: its distributions against those of float32, on a text.
+
+Run as `python benchmarks/perf/quality.py TEXT [--tokens N] [--json PATH] [MODEL ...]`, where TEXT is
+a plain text, or JSON lines with `question` and `answer`. At every position of its first tokens:
+the divergence KL(float32 || int8) in nats, how often the most probable token is the same, and the
+perplexity of both. Both read the same file, so what the file itself rounded away counts for nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+from pathlib import Path
+from typing import Any
+
+from ttc.benchmarks.results import write_result
+from ttc.engine.local import threads
+from ttc.engine.local.hub.models import find
+
+# isort: split
+import torch
+
+from ttc.engine.local.attention import CHUNK, Span
+from ttc.engine.local.kv import KVPool
+from ttc.engine.local.source import Arithmetic, open_model
+
+MODELS = ("smollm2-135m",)
+MAX_DIVERGENCE, MIN_AGREEMENT = 0.015, 0.955
+PIECE = 256
+
+
+def text_of(path: Path) -> str:
+    """What is read."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix != ".jsonl":
+        return text
+    rows = [json.loads(line) for line in text.splitlines()]
+    return "\n\n".join(f"{row['question']}\n{row['answer']}" for row in rows)
+
+
+def log_probabilities(
+    path: Path, arithmetic: Arithmetic, text: str, count: int
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Of every token at every position, (tokens, vocab), and the tokens."""
+    source = open_model(path, arithmetic)
+    ids = torch.tensor(source.tokens.encode(text)[:count])
+    pages = range(-(-len(ids) // CHUNK))
+    parts = []
+    with torch.inference_mode():
+        model = source.build()
+        pool = KVPool(model.config, len(pages))
+        for start in range(0, len(ids), PIECE):
+            part = ids[start : start + PIECE]
+            span = Span(pages=pages, start=start, count=len(part))
+            logits = model.forward(part, [span], pool, torch.arange(len(part)))
+            parts.append(logits.log_softmax(-1))
+    return torch.cat(parts), ids
+
+
+def rows_of(model: str, text: str, count: int) -> list[dict[str, Any]]:
+    """The figures of one model."""
+    exact, ids = log_probabilities(find(model), "fp32", text, count)
+    found, _ = log_probabilities(find(model), "int8", text, count)
+    divergence = float((exact.exp() * (exact - found)).sum(-1).mean())
+    agreement = float((exact.argmax(-1) == found.argmax(-1)).float().mean())
+    losses = [float(-p[:-1].gather(1, ids[1:, None]).mean()) for p in (exact, found)]
+    name = Path(model).stem
+    print(
+        f"{name}: {len(ids)} tokens, divergence {divergence:.4f}, best token equal {agreement:.4f}, "
+        f"perplexity {math.exp(losses[0]):.3f} in fp32, {math.exp(losses[1]):.3f} in int8"
+    )
+    figures: list[tuple[str, float, str, float | None]] = [
+        ("tokens", len(ids), "", None),
+        ("divergence, at most", divergence, "nats", MAX_DIVERGENCE),
+        ("best token equal, at least", agreement, "", MIN_AGREEMENT),
+        ("perplexity, fp32", math.exp(losses[0]), "", None),
+        ("perplexity, int8", math.exp(losses[1]), "", None),
+    ]
+    return [
+        {"name": f"{name}: {what}", "value": value, "unit": unit, "target": target}
+        for what, value, unit, target in figures
+    ]
+
+
+def main() -> None:
+    """Measures, prints, and writes the table where it is asked to."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("text", type=Path, help="what both arithmetics read")
+    parser.add_argument("models", nargs="*", default=MODELS, help="names or paths of GGUF files")
+    parser.add_argument("--tokens", type=int, default=1152)
+    parser.add_argument("--json", type=Path, help="also write the figures to this file")
+    arguments = parser.parse_args()
+    torch.set_num_threads(threads.thread_count())
+    text = text_of(arguments.text)
+    rows = [row for model in arguments.models for row in rows_of(model, text, arguments.tokens)]
+    if arguments.json is not None:
+        write_result(arguments.json, command=["python", *sys.argv], rows=rows, seed=0)
+
+
+if __name__ == "__main__":
+    main()
