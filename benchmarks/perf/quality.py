@@ -1,9 +1,9 @@
 """What int8 costs in quality: its distributions against those of float32, on a text.
 
-Run as `python benchmarks/perf/quality.py TEXT [--tokens N] [--json PATH] [MODEL ...]`, where TEXT is
-a plain text, or JSON lines with `question` and `answer`. At every position of its first tokens:
+Run as `python benchmarks/perf/quality.py TEXT [--tokens N] [--json PATH] [MODEL ...]`, where TEXT
+is a plain text, or JSON lines with `question` and `answer`. At every position of its first tokens:
 the divergence KL(float32 || int8) in nats, how often the most probable token is the same, and the
-perplexity of both. Both read the same file, so what the file itself rounded away counts for nothing.
+perplexity of both. Both read the same file, so what the file itself rounded away plays no part.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def rows_of(model: str, text: str, count: int) -> list[dict[str, Any]]:
     losses = [float(-p[:-1].gather(1, ids[1:, None]).mean()) for p in (exact, found)]
     name = Path(model).stem
     print(
-        f"{name}: {len(ids)} tokens, divergence {divergence:.4f}, best token equal {agreement:.4f}, "
+        f"{name}: {len(ids)} tokens, divergence {divergence:.4f}, best equal {agreement:.4f}, "
         f"perplexity {math.exp(losses[0]):.3f} in fp32, {math.exp(losses[1]):.3f} in int8"
     )
     figures: list[tuple[str, float, str, float | None]] = [
