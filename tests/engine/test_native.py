@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Iterator
 from ctypes import POINTER, c_int32, c_void_p
 from pathlib import Path
@@ -186,6 +187,12 @@ def test_a_row_has_the_same_bits_in_any_batch(folder: Path) -> None:
         together = decode(list(range(11)))
         for rows in ([0], [7], [3, 4, 5], [10, 2, 8, 6, 1]):
             assert torch.equal(decode(rows), together[rows])
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="its instructions are of x86-64")
+def test_the_variant_for_newer_processors_compiles() -> None:
+    """Here it can be built and loaded, and not run."""
+    assert build.load_library(["-march=x86-64-v4", "-mavx512vnni"]).run_step
 
 
 def test_a_library_is_built_once_and_shared_by_processes(

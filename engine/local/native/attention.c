@@ -73,19 +73,29 @@ INLINE void score(const float *query, const float *keys, int dim, floats scores[
     }
 }
 
-/* Adds weighted values to `out` [dim]; 8 vectors of it at once stay in registers. */
-INLINE void gather(float *out, const float *weights, int first, int end, const float *values, int dim) {
-    int d = 0;
-    for (; d + 8 * WIDTH <= dim; d += 8 * WIDTH) {
+/* Adds weighted values to the columns of `out` from `d` on, `vectors` at once, which stay in
+   registers; gives the first column that is left. */
+INLINE int gather_by(
+    const int vectors, int d, float *out, const float *weights, int first, int end, const float *values,
+    int dim) {
+    for (; d + vectors * WIDTH <= dim; d += vectors * WIDTH) {
         floats sums[8];
-        for (int v = 0; v < 8; v++) sums[v] = load(out + d + v * WIDTH);
+        for (int v = 0; v < vectors; v++) sums[v] = load(out + d + v * WIDTH);
         for (int t = first; t < end; t++) {
             floats w = all(weights[t]);
 #pragma GCC unroll 8
-            for (int v = 0; v < 8; v++) sums[v] += w * load(values + t * dim + d + v * WIDTH);
+            for (int v = 0; v < vectors; v++) sums[v] += w * load(values + t * dim + d + v * WIDTH);
         }
-        for (int v = 0; v < 8; v++) store(out + d + v * WIDTH, sums[v]);
+        for (int v = 0; v < vectors; v++) store(out + d + v * WIDTH, sums[v]);
     }
+    return d;
+}
+
+/* Adds weighted values to `out` [dim]. */
+INLINE void gather(float *out, const float *weights, int first, int end, const float *values, int dim) {
+    int d = gather_by(8, 0, out, weights, first, end, values, dim);
+    d = gather_by(4, d, out, weights, first, end, values, dim);
+    d = gather_by(1, d, out, weights, first, end, values, dim);
     for (int t = first; t < end; t++)
         for (int i = d; i < dim; i++) out[i] += weights[t] * values[t * dim + i];
 }
