@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.sandbox.bench import QUICK, Bench
+from ttc.sandbox.zygote import Ended, Zygote
 
 ADD = "assert add(1, 2) == 3"
 WRONG = "def add(a, b): return a - b\n"
@@ -115,6 +116,22 @@ def test_native_code_that_hears_no_signal_ends_at_the_limit(bench: Bench) -> Non
     execution = bench.asserts("def add(a, b): return 9 ** 9 ** 9 % 7", ADD, limits=limits)
     assert execution.verdict in {"timeout", "memory"}
     assert time.monotonic() - started < QUICK.seconds
+
+
+def test_a_limit_is_told_where_the_caller_was_the_last_to_kill(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The judge hears of an end before the zygote reaps it; who has ended well hit no limit."""
+    spin = "import time\ndef add(a, b):\n    while time.process_time() < {}: pass\n    return 3"
+    end = Zygote._end
+
+    def killed_again(self: Zygote, number: int, ended: Ended) -> None:
+        end(self, number, replace(ended, cut=ended.cut or "caller"))
+
+    monkeypatch.setattr(Zygote, "_end", killed_again)
+    limits = replace(QUICK, cpu_seconds=2)
+    assert bench.asserts(spin.format(60), ADD, limits=limits).verdict == "timeout"
+    assert bench.asserts(spin.format(1.1), ADD, limits=limits).verdict == "passed"
 
 
 def test_grandchildren_end_with_the_run(full: Bench) -> None:

@@ -28,7 +28,7 @@ def main(link: int, candidate: int) -> None:
     except Gone:
         verdict = {}
     if peer.gone is not None:  # whatever the tests made of it
-        verdict = {**verdict, "verdict": "failed", "reason": str(peer.gone)}
+        verdict |= {"verdict": "failed", "reason": str(peer.gone), "has_ended": peer.has_ended}
     _tell(link, {**verdict, "calls": peer.num_calls, "call_seconds": peer.seconds, **_nonce(work)})
 
 

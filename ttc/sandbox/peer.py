@@ -99,6 +99,8 @@ class Peer:
         """What those calls took."""
         self.gone: Gone | None = None
         """Why no further call can be answered."""
+        self.has_ended = False
+        """Whether that is because the other side's process has ended."""
         self._descriptor, self._find, self._calls_only = descriptor, find, calls_only
         self._kept: dict[int, Any] = {}
 
@@ -220,7 +222,7 @@ class Peer:
         try:
             message = codec.receive(self._descriptor)
         except (EOFError, OSError):
-            self._lost("the other process has ended")
+            self._ended()
         except codec.CodecError as error:
             self._lost(f"a forged frame: {error}")
         if type(message) is not dict:
@@ -233,7 +235,11 @@ class Peer:
         try:
             codec.send(self._descriptor, message)
         except OSError:
-            self._lost("the other process has ended")
+            self._ended()
+
+    def _ended(self) -> NoReturn:
+        self.has_ended = True
+        self._lost("the other process has ended")
 
     def _lost(self, why: str) -> NoReturn:
         self.gone = Gone(why)

@@ -198,7 +198,7 @@ class Run:
             told: what the judge said.
             nonce: what makes it the judge's word; `None` where the program's end says all.
         """
-        verdict, reason = self._limit() or (
+        verdict, reason = self._limit(told) or (
             self._by_status() if nonce is None else _by_word(told, nonce)
         )
         told = told or {}
@@ -220,8 +220,11 @@ class Run:
             peak_bytes=max((ended.peak_bytes for _, ended in self._ends()), default=0),
         )
 
-    def _limit(self) -> tuple[Verdict, str] | None:
+    def _limit(self, told: dict[str, Any] | None) -> tuple[Verdict, str] | None:
         """The limit that was reached in one of the processes, if any."""
+        # The end of a process is heard before it can be reaped, so the kernel may have killed what
+        # the caller was the last to kill.
+        by_itself = {None, "caller"} if told is None or told.get("has_ended") else {None}
         for limits, ended in self._ends():
             if ended.fault is not None:
                 return "error", ended.fault
@@ -229,7 +232,7 @@ class Run:
                 return "memory", f"more than {limits.memory_bytes} bytes of memory"
             if ended.cut == "seconds":
                 return "timeout", f"more than {limits.seconds:g} s"
-            by_kernel = ended.status == -signal.SIGKILL and ended.cut is None
+            by_kernel = ended.status == -signal.SIGKILL and ended.cut in by_itself
             if by_kernel and ended.cpu_seconds >= _NEARLY * limits.cpu_seconds:
                 return "timeout", f"more than {limits.cpu_seconds:g} s of processor time"
         if any(capture.truncated for capture in self._output):
