@@ -49,7 +49,7 @@ class MathEqual:
         check = Check(
             left=candidate.answer, right=reference.answer, format=self.format, rules=self.rules
         )
-        checked = shared_pool(self.by).check(check)
+        checked = shared_pool(self.by).check(check, is_patient=True)
         if checked.verdict is None:
             return self._score(None, "undecided", "by a limit" if checked.was_cut else "by algebra")
         given = parse_answer(candidate.answer, self.format)

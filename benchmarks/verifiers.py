@@ -164,7 +164,10 @@ def _classes(answers: Sequence[str | None]) -> list[Hashable | None]:
             continue
         pool = shared_pool()
         checks = {other: Check(left=answer, right=text) for other, text in seen.items()}
-        classes.add(key, {other: pool.check(check).verdict for other, check in checks.items()})
+        classes.add(
+            key,
+            {other: pool.check(check, is_patient=True).verdict for other, check in checks.items()},
+        )
         seen[key] = answer
     return [None if key is None else classes.of(key) for key in keys]
 
@@ -260,6 +263,7 @@ def speed(checks: int = 300) -> list[dict[str, Value]]:
         )
     ]
     pool = shared_pool()
+    pool.start().result()
     rows: list[dict[str, Value]] = []
     for name, pairs in (("in this process", simple), ("by sympy", algebra)):
         begun, elsewhere = time.process_time(), 0.0

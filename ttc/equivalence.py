@@ -8,10 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ttc.graph import Node
 from ttc.run import Run
 from ttc.types import Candidate, Usage
 
-__all__ = ["equivalent"]
+__all__ = ["equivalent", "prepare"]
+
+
+def prepare(graph: Node) -> None:
+    """Starts what compares answers, where a node will ask for it; candidates come meanwhile."""
+    if any(placed.node.uses_algebra for placed in graph.walk()):
+        from ttc.sandbox.symbolic import shared_pool
+
+        shared_pool().start()
 
 
 async def equivalent(

@@ -19,6 +19,7 @@ from ttc.budget import LOGICAL, MEASURED, RESERVED, Account, shares
 from ttc.clock import StandingClock, SystemClock
 from ttc.control import Control
 from ttc.demands import demands_of
+from ttc.equivalence import prepare
 from ttc.errors import BudgetExceeded, EngineError, GraphError, NodeError, RecordError, TTCError
 from ttc.graph import Flow, Node, compile_graph
 from ttc.journal import Journal
@@ -439,6 +440,7 @@ async def _run(
         journal=journal,
     )
     run.demands = demands_of(graph)
+    prepare(graph)
     run.bidder = bidder
     if bidder is not None and not bidder.is_direct:
         run.timing["the allocator saw offers and results as they came"] = None

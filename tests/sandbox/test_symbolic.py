@@ -1,6 +1,7 @@
 """The symbolic pool: what algebra decides, and that no input delays or poisons it."""
 
 import asyncio
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -9,7 +10,9 @@ import pytest
 
 from ttc.answers import Rules, answer_key
 from ttc.errors import SandboxError
+from ttc.sandbox import zygote
 from ttc.sandbox.symbolic import Check, Checked, SymbolicPool
+from ttc.sandbox.zygote import SandboxChoice, Zygote
 
 SLACK_S = 0.3
 UNKNOWN = Checked(None, was_cut=True)
@@ -26,7 +29,7 @@ HOSTILE = (
 def begun(pool: SymbolicPool) -> SymbolicPool:
     """A pool whose zygote runs; a machine without any jail skips."""
     try:
-        pool.check(Check(left=r"\sin^2 x+\cos^2 x", right="1"))
+        pool.start().result()
     except SandboxError as error:
         pytest.skip(f"no jail can be had on this machine: {error}")
     return pool
@@ -130,6 +133,65 @@ def test_a_worker_that_stalls_is_killed_and_the_next_check_is_right(
     started = time.perf_counter()
     assert stalling.check(Check(left=f"after {stall}", right=f"after {stall}")) == Checked(True)
     assert time.perf_counter() - started < SLACK_S
+
+
+@pytest.fixture
+def waiting(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[SymbolicPool, threading.Event]]:
+    """A pool whose zygote starts no sooner than an event is set."""
+    may_start, start = threading.Event(), Zygote.start
+
+    async def late(kind: str, sandbox: SandboxChoice) -> Zygote:
+        await asyncio.to_thread(may_start.wait)
+        return await start(kind, sandbox)
+
+    begun(pool := SymbolicPool(kind="stalling", seconds=0.5)).close()
+    monkeypatch.setattr(Zygote, "start", late)
+    yield pool, may_start
+    may_start.set()
+    pool.close()
+
+
+def test_the_first_check_waits_no_longer_for_the_start_than_its_limit(
+    waiting: tuple[SymbolicPool, threading.Event],
+) -> None:
+    """It ends unknown, which is not remembered; the start goes on, and serves the next one."""
+    pool, may_start = waiting
+    same = Check(left="same", right="same")
+    started = time.perf_counter()
+    assert asyncio.run(pool.check_all([same, same])) == [UNKNOWN, UNKNOWN]
+    assert time.perf_counter() - started < pool.seconds + SLACK_S
+
+    may_start.set()
+    pool.start().result()
+    assert pool.check(same) == Checked(True)
+
+
+def test_a_patient_check_waits_for_the_start(
+    waiting: tuple[SymbolicPool, threading.Event],
+) -> None:
+    """As a grader does: no start makes a grade unknown."""
+    pool, may_start = waiting
+    with ThreadPoolExecutor(1) as thread:
+        check = Check(left="same", right="same")
+        checked = thread.submit(pool.check, check, is_patient=True)
+        assert asyncio.run(pool.check_all([Check(left="a", right="b")])) == [UNKNOWN]
+        assert not checked.done()
+        may_start.set()
+        assert checked.result() == Checked(True)
+
+
+def test_a_start_that_failed_is_told_and_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each check tells it; none hangs."""
+    pool = begun(SymbolicPool(kind="stalling"))
+    pool.close()
+    check = Check(left="same", right="same")
+    with monkeypatch.context() as patched:
+        patched.setattr(zygote, "_popen", lambda *_, **__: (_ for _ in ()).throw(OSError("no")))
+        for _ in range(2):
+            with pytest.raises(OSError, match="no"):
+                pool.check(check)
+    assert pool.check(check) == Checked(True)
+    pool.close()
 
 
 def test_limits_hold_outside_the_main_thread() -> None:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.core.lab import solved
 from ttc import Budget, Candidate, Outcome, Score
 from ttc.errors import GraphError
-from ttc.sandbox.symbolic import Check, Checked
+from ttc.sandbox.symbolic import Check, Checked, SymbolicPool
 from ttc.strategies import Best, BestOfN, CannotBeOvertaken, Sample, SelfConsistency, Tally, Vote
 from ttc.strategies.best import best_of
 from ttc.testing import ScriptedVerifier, finished
@@ -250,6 +250,9 @@ def test_a_check_that_a_limit_ended_is_told_and_paid_for(monkeypatch: pytest.Mon
     """Its answers stay apart, and the outcome says that a second run may differ."""
 
     class Slow:
+        def start(self) -> None:
+            """It runs already."""
+
         async def check_all(self, checks: Sequence[Check]) -> list[Checked]:
             return [Checked(None, was_cut=True, cpu_seconds=0.5) for _ in checks]
 
@@ -318,6 +321,19 @@ def test_the_winner_of_a_tie_does_not_depend_on_the_hash_seed() -> None:
     }
 
     assert winners == {"8 12\n"}
+
+
+def test_a_run_gets_ready_for_algebra_only_where_a_node_uses_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """So that the first check need not wait, and nothing is started for others."""
+    started: list[str] = []
+    monkeypatch.setattr(SymbolicPool, "start", lambda pool: started.append(pool.kind))
+    vote(["1", "2"])
+    assert started == []
+
+    _symbolic(["1", "2"])
+    assert started == ["symbolic"]
 
 
 def _symbolic(answers: Sequence[str]) -> Outcome:

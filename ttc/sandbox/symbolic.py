@@ -6,7 +6,8 @@ long, dies or fills its memory: the verdict is then unknown, and the next check 
 worker. A spare one is kept warm.
 
 A pool works on a thread of its own. Any thread may ask it, and any event loop.
-Cost: the zygote starts with the first check, in about a second. Then a check of two polynomials
+Cost: the zygote starts in about a second, by `start` or with the first check, whose limit holds
+meanwhile: it may end unknown, and the zygote goes on starting. Then a check of two polynomials
 takes about a millisecond.
 """
 
@@ -80,7 +81,7 @@ class SymbolicPool:
 
         Args:
             kind: who compares: our own reader with sympy, or math-verify as a second opinion.
-            seconds: how long a check may take, once a worker is free.
+            seconds: how long a check may take, once a worker is free; the zygote's start counts.
             memory_bytes: what a worker may use beyond what it starts with.
             workers: how many checks may run at once.
             sandbox: which jail is asked for; see `ttc.sandbox.zygote.Zygote.start`.
@@ -106,10 +107,25 @@ class SymbolicPool:
         self._lock = threading.Lock()
         self._crew: _Crew | None = None
 
-    def check(self, check: Check) -> Checked:
-        """The verdict on two answers, in time. Never called in an event loop: it waits."""
+    def start(self) -> Future[None]:
+        """Starts what checks need, if it does not run; the future tells when it does, or why not.
+
+        A caller who does not wait has the first check find it sooner.
+        """
+        with self._lock:
+            crew = self._begun()
+            return crew.submit(crew.start())
+
+    def check(self, check: Check, *, is_patient: bool = False) -> Checked:
+        """The verdict on two answers, in time. Never called in an event loop: it waits.
+
+        Args:
+            check: the two answers.
+            is_patient: whether to wait for the zygote's start, however long that takes, before the
+                limit counts.
+        """
         known = self._decided(check)
-        return known if known is not None else self._submit(check).result()
+        return known if known is not None else self._submit(check, is_patient).result()
 
     async def check_all(self, checks: Sequence[Check]) -> list[Checked]:
         """The verdicts on many pairs, in their order."""
@@ -133,13 +149,17 @@ class SymbolicPool:
         if crew is not None:
             crew.close()
 
-    def _submit(self, check: Check) -> Future[Checked]:
+    def _submit(self, check: Check, is_patient: bool = False) -> Future[Checked]:
         with self._lock:
-            if self._crew is None:
-                self._crew = _Crew(self.kind, self._limits, self._num_workers, self._sandbox)
-            return self._crew.submit(self._ask(check, self._crew))
+            crew = self._begun()
+            return crew.submit(self._ask(check, crew, is_patient))
 
-    async def _ask(self, check: Check, crew: _Crew) -> Checked:
+    def _begun(self) -> _Crew:
+        if self._crew is None:
+            self._crew = _Crew(self.kind, self._limits, self._num_workers, self._sandbox)
+        return self._crew
+
+    async def _ask(self, check: Check, crew: _Crew, is_patient: bool) -> Checked:
         left, right = sorted(
             (check.left, check.right)
         )  # one order, so that verdicts are symmetrical
@@ -149,12 +169,17 @@ class SymbolicPool:
             "format": check.format,
             "rules": asdict(check.rules),
         }
-        reply = await crew.ask(request, self.seconds)
-        if reply is None:
-            checked = Checked(None, was_cut=True, cpu_seconds=self.seconds)
-        else:
+        limit = self.seconds
+        if is_patient:
+            await crew.start()
+        rest = limit - await crew.wait(limit)
+        reply = await crew.ask(request, rest) if rest > 0 else None
+        if reply is not None:
             checked = Checked(reply["verdict"], cpu_seconds=reply["cpu_seconds"])
-        self._remember(self._name(check), replace(checked, cpu_seconds=0.0))
+        else:
+            checked = Checked(None, was_cut=True, cpu_seconds=max(0.0, rest))
+        if reply is not None or rest == limit:  # otherwise it is the start that took too long
+            self._remember(self._name(check), replace(checked, cpu_seconds=0.0))
         return checked
 
     def _decided(self, check: Check) -> Checked | None:
@@ -201,10 +226,9 @@ class _Crew:
         self._kind, self._limits, self._sandbox = kind, limits, sandbox
         self._loop = asyncio.new_event_loop()
         self._free = asyncio.Semaphore(workers)
-        self._starting = asyncio.Lock()
+        self._starting: asyncio.Task[Zygote] | None = None
         self._idle: deque[_Worker] = deque()
         self._num_kept = workers + 1
-        self._zygote: Zygote | None = None
         self._thread = threading.Thread(
             target=self._loop.run_forever, name=f"ttc-{kind}", daemon=True
         )
@@ -214,12 +238,30 @@ class _Crew:
         """Runs work on the crew's thread."""
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
+    async def start(self) -> None:
+        """Starts the zygote, if it does not run, and waits for it."""
+        await self._zygote()
+
+    async def wait(self, seconds: float) -> float:
+        """Waits for the zygote at most so long; gives how long that was, 0 if it runs already."""
+        starting = self._started()
+        if starting.done():
+            return 0.0
+        begun = self._loop.time()
+        await asyncio.wait([starting], timeout=seconds)
+        if not starting.done():
+            return seconds
+        starting.result()
+        return self._loop.time() - begun
+
     async def ask(self, request: dict[str, Any], seconds: float) -> dict[str, Any] | None:
         """A worker's reply; `None` where it had to be killed, or died twice."""
         async with self._free:
-            workers = [await self._take(), await self._take()]
+            workers: list[_Worker] = []
             try:
                 async with asyncio.timeout(seconds):
+                    while len(workers) < 2:  # a spare one, should the first die
+                        workers.append(await self._take())
                     for worker in workers:
                         reply = await worker.exchange(request)
                         if reply is not None:
@@ -237,13 +279,20 @@ class _Crew:
             if worker.is_alive:
                 return worker
             worker.close()
-        return await self._fork()
+        zygote = await self._zygote()
+        return _Worker(zygote.fork("worker", self._limits, is_heard=False))
 
-    async def _fork(self) -> _Worker:
-        async with self._starting:
-            if self._zygote is None or not self._zygote.alive:
-                self._zygote = await Zygote.start(self._kind, self._sandbox)
-        return _Worker(self._zygote.fork("worker", self._limits, is_heard=False))
+    async def _zygote(self) -> Zygote:
+        starting = self._started()
+        await asyncio.wait([starting])  # who waits no longer does not end it for the others
+        return starting.result()
+
+    def _started(self) -> asyncio.Task[Zygote]:
+        """The start of the zygote: the last one, if it runs or may yet, or a new one."""
+        last = self._starting
+        if last is None or (last.done() and not _has_zygote(last)):
+            last = self._starting = asyncio.create_task(Zygote.start(self._kind, self._sandbox))
+        return last
 
     def _give_back(self, worker: _Worker) -> None:
         if worker.is_usable and len(self._idle) < self._num_kept:
@@ -264,8 +313,15 @@ class _Crew:
         for worker in self._idle:
             worker.close()
         self._idle.clear()
-        if self._zygote is not None:
-            await self._zygote.close()
+        if self._starting is not None:
+            await asyncio.wait([self._starting])
+            if _has_zygote(self._starting):
+                await self._starting.result().close()
+
+
+def _has_zygote(starting: asyncio.Task[Zygote]) -> bool:
+    """Whether a start has given a zygote that runs."""
+    return not starting.cancelled() and starting.exception() is None and starting.result().alive
 
 
 class _Worker:
