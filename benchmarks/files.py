@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from ttc.benchmarks.hidden_tests import human_eval
 from ttc.benchmarks.tasks import ExactAnswer, Item, Reference, Task, chain_sum
 from ttc.errors import RecordError
 from ttc.lines import read_lines
@@ -20,7 +21,10 @@ from ttc.types import Message, Problem
 
 __all__ = ["TASKS", "read_task", "task_of"]
 
-TASKS: Mapping[str, Callable[[int, int], Task]] = {"chain_sum": chain_sum}
+TASKS: Mapping[str, Callable[[int, int], Task]] = {
+    "chain_sum": chain_sum,
+    "human_eval": lambda n, _: human_eval(n),
+}
 """Registered tasks: functions of the number of problems and of a seed."""
 
 _DEFAULT_SIZE = 24

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from ttc.answers import answer_key
 from ttc.registry import install_hint
+from ttc.sandbox.forms import Tests
 from ttc.types import Candidate, Problem, Score
 
 __all__ = ["ExactAnswer", "Grader", "Item", "Reference", "Task", "chain_sum"]
@@ -20,9 +21,12 @@ _MAX_DRAWS = 10_000
 
 @dataclass(frozen=True, kw_only=True)
 class Reference:
-    """The right answer to a problem."""
+    """The right answer to a problem, or tests that tell one."""
 
-    answer: str
+    answer: str = ""
+    """Empty where there is none: then nobody is graded by it."""
+    tests: Tests | None = None
+    """Tests that a program has to pass, which no problem shows."""
 
 
 Grader: TypeAlias = Callable[[Reference, Candidate], Score]

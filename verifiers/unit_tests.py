@@ -16,7 +16,7 @@ from ttc.sandbox.forms import Asserts, CheckFunction, StandardIO, Tests
 from ttc.sandbox.limits import Limits
 from ttc.types import Candidate, Problem, Score
 
-__all__ = ["UnitTests"]
+__all__ = ["UnitTests", "scored"]
 
 _NO_WORD = frozenset({"invalid_tests", "error"})
 
@@ -77,17 +77,19 @@ class UnitTests:
             )
             for candidate in candidates
         ]
-        return tuple(self._score(execution) for execution in await asyncio.gather(*runs))
+        return tuple(scored(execution, self.name) for execution in await asyncio.gather(*runs))
 
-    def _score(self, execution: Execution) -> Score:
-        value = None if execution.verdict in _NO_WORD else float(execution.passed)
-        evidence: Mapping[str, Any] = {
-            "verdict": execution.verdict,
-            "reason": execution.reason,
-            "proof": execution.proof,
-            "level": execution.level,
-        }
-        return Score(value=value, verifier=self.name, range=self.range, evidence=evidence)
+
+def scored(execution: Execution, name: str) -> Score:
+    """The score that a run against tests gives, under the name of who gives it."""
+    value = None if execution.verdict in _NO_WORD else float(execution.passed)
+    evidence: Mapping[str, Any] = {
+        "verdict": execution.verdict,
+        "reason": execution.reason,
+        "proof": execution.proof,
+        "level": execution.level,
+    }
+    return Score(value=value, verifier=name, range=(0.0, 1.0), evidence=evidence)
 
 
 def _tests(problem: Problem) -> Tests:
