@@ -41,6 +41,7 @@ def check_fault(done: subprocess.CompletedProcess[str], message: str) -> None:
         (["solve", "q", "--nope"], "No such option: --nope"),
         (["solve", "q", "--seed", "x"], "--seed"),
         (["solve", "q", "--budget", "tokens=x"], "tokens is a whole number"),
+        (["solve", "q", "--sandbox", "some"], "--sandbox: 'some' is none of auto, full, none"),
         (["solve", "q", "--answer-format", "tune"], "'tune' is none of auto, boxed, marked"),
         (["solve", " "], "the question is empty"),
         (["solve", "\udcff"], "no valid text"),

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from ttc.sandbox.execution import Execution
+from ttc.sandbox.forms import Asserts
 from ttc.testing import FakeEngine
 
 Cli = Callable[..., subprocess.CompletedProcess[str]]
@@ -48,6 +50,70 @@ def test_plain_lines_are_questions_too(run_ttc: Cli, use_engine: Use, tmp_path: 
 
     outcomes = json.loads(done.stdout)
     assert [(outcome["id"], outcome["answer"]) for outcome in outcomes] == [("1", "7"), ("3", "7")]
+
+
+class Spy:
+    """A sandbox in which every program passes, and which tells how it was asked for."""
+
+    def __init__(self) -> None:
+        self.choices: list[str] = []
+        self.tests: list[object] = []
+
+    def __call__(self, choice: str) -> Spy:
+        self.choices.append(choice)
+        return self
+
+    async def execute(self, program: object, tests: object, **_: object) -> Execution:
+        self.tests.append(tests)
+        return Execution(verdict="passed", proof="separate", level="none", layers=())
+
+
+@pytest.mark.parametrize("choice", ["auto", "full", "none"])
+def test_tests_of_a_problem_run_as_safely_as_is_asked(
+    run_ttc: Cli,
+    use_engine: Use,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    choice: str,
+) -> None:
+    """The tests come from the file, and `--sandbox` names what is accepted."""
+    spy = Spy()
+    monkeypatch.setattr("ttc.program_call.shared", spy)
+    use_engine(FakeEngine("def add(a, b): return a + b"))
+    path = tmp_path / "code.jsonl"
+    path.write_text(
+        json.dumps({"question": "Write add(a, b).", "tests": ["assert add(1, 2) == 3"]})
+    )
+    strategy = "sample(n=1, max_tokens=16) >> unit_tests() >> best()"
+    done = run_ttc(
+        *("solve", "--problems", str(path), "--strategy", strategy),
+        *("--sandbox", choice, "--answer-format", "text", "--json"),
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)[0]["answer"] == "def add(a, b): return a + b"
+    assert spy.choices == [choice]
+    assert spy.tests == [Asserts(asserts=("assert add(1, 2) == 3",))]
+
+
+@pytest.mark.parametrize(
+    ("row", "fault"),
+    [
+        ({"tests": "assert f() == 1"}, "tests are a list of texts, not 'assert f() == 1'"),
+        ({"tests": [1]}, "tests are a list of texts, not [1]"),
+        ({"metadata": 3}, "metadata is an object, not 3"),
+    ],
+)
+def test_tests_that_are_none_are_refused(
+    run_ttc: Cli, tmp_path: Path, row: dict[str, object], fault: str
+) -> None:
+    """By the line, before a model is loaded."""
+    path = tmp_path / "code.jsonl"
+    path.write_text(json.dumps({"question": "q", **row}))
+    done = run_ttc("solve", "--problems", str(path))
+
+    assert done.returncode == 2
+    assert f"line 1: {fault}" in " ".join(done.stderr.split())
 
 
 def test_an_allocator_holds_the_budget_of_all_together(

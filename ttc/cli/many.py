@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,10 @@ _WIDTH = 40
 
 
 def read_problems(path: Path, answer_format: AnswerFormat) -> list[Problem]:
-    """The problems of a file: a question on each line, or JSON lines with `question` and `id`.
+    """The problems of a file: a question on each line, or JSON lines.
+
+    A JSON line has a `question`, and may have an `id`, and `tests` and `metadata` as a
+    `ttc.Problem` has them.
 
     Raises:
         Fault: the file cannot be read, holds no question, or a line is no problem.
@@ -53,7 +57,13 @@ def _problem(
     question = row.get("question") if isinstance(row, dict) else None
     if not isinstance(question, str) or not question.strip():
         raise Fault(f'{place} is no problem; write {{"id": "1", "question": "What is 2 + 2?"}}')
-    return Problem.ask(question, id=str(row.get("id", number)), answer_format=answer_format)
+    tests, metadata = row.get("tests", []), row.get("metadata", {})
+    if not isinstance(tests, list) or not all(isinstance(test, str) for test in tests):
+        raise Fault(f"{place}: tests are a list of texts, not {one_line(repr(tests), _WIDTH)}")
+    if not isinstance(metadata, dict):
+        raise Fault(f"{place}: metadata is an object, not {one_line(repr(metadata), _WIDTH)}")
+    asked = Problem.ask(question, id=str(row.get("id", number)), answer_format=answer_format)
+    return replace(asked, tests=tuple(tests), metadata=metadata)
 
 
 def solve_problems(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, cast, get_args
@@ -20,6 +20,7 @@ from ttc.cli.terminal import Fault, counted, is_live, one_line, say, status
 from ttc.journal.runs import info, new_run, path_of
 from ttc.journal.values import problem_of
 from ttc.registry import room
+from ttc.sandbox.zygote import SandboxChoice
 from ttc.solve import replay
 from ttc.solve import solve as solve_problem
 from ttc.text_form import parse
@@ -30,9 +31,12 @@ __all__ = ["Watch", "solve"]
 _STRATEGY = "self_consistency(n=8, max_tokens=256)"
 _BUDGET = "tokens=4000,seconds=60"  # holds the worst case of _STRATEGY, with a long question
 _FORMATS = get_args(AnswerFormat)
+_SANDBOXES = get_args(SandboxChoice)
 _ANSWER_WIDTH = 40
 _ALONE = ("question", "resume", "keep")
 """What goes with one question."""
+_ALSO_RESUMED = ("resume", "json", "model", "sandbox")
+"""What may be given for a run that is gone on with."""
 
 
 def solve(  # noqa: PLR0913 - every option of the command
@@ -60,6 +64,13 @@ def solve(  # noqa: PLR0913 - every option of the command
         str | None,
         typer.Option(help="What gives the budget away among --problems.", metavar="NAME"),
     ] = None,
+    sandbox: Annotated[
+        str,
+        typer.Option(
+            help="How safely programs that models write are run; none runs them as you.",
+            metavar="|".join(_SANDBOXES),
+        ),
+    ] = "auto",
     resume: Annotated[
         str | None,
         typer.Option(help="Go on with a run that was killed.", metavar="RUN", show_default=False),
@@ -69,20 +80,21 @@ def solve(  # noqa: PLR0913 - every option of the command
     ] = True,
 ) -> None:
     """Solve one question or those of a file, or go on with a run."""
+    jail = cast("SandboxChoice", _among(_SANDBOXES, sandbox, "--sandbox"))
     if problems is not None:
         _leave_out(context, "--problems takes its questions from the file", _ALONE)
         graph, limits = parse(strategy), parse_budget(budget)
         asked = read_problems(problems, _format(answer_format))
         with engine_of(model) as engine:
             outcomes = solve_problems(
-                asked, graph, limits, allocator=allocator, model=engine, seed=seed
+                asked, graph, limits, allocator=allocator, model=engine, seed=seed, sandbox=jail
             )
         show_outcomes(outcomes, is_json=json)
         return
     if allocator is not None:
         raise Fault("--allocator shares a budget among the questions of --problems; name a file")
     if resume is not None:
-        outcome = _resumed(context, path_of(resume), model)
+        outcome = _resumed(context, path_of(resume), model, jail)
     else:
         if question is None:
             raise Fault(
@@ -92,7 +104,7 @@ def solve(  # noqa: PLR0913 - every option of the command
         problem, limits = _problem(question, answer_format), parse_budget(budget)
         if seed is None:
             seed = secrets.randbits(32)  # few enough bits for every reader of JSON
-        begin = _Begin(problem, strategy, limits, seed, new_run() if keep else None)
+        begin = _Begin(problem, strategy, limits, seed, new_run() if keep else None, jail)
         outcome = begin.on(model)
     fault = shortage(outcome) or failure(outcome)
     if json:
@@ -111,6 +123,7 @@ class _Begin(NamedTuple):
     budget: Budget
     seed: int
     journal: Path | None
+    sandbox: SandboxChoice
 
     def on(self, model: str) -> Outcome:
         """What it comes to on a model."""
@@ -129,13 +142,14 @@ class _Begin(NamedTuple):
                 seed=self.seed,
                 watch=watch,
                 control=control,
+                sandbox=self.sandbox,
                 journal=self.journal,
             )
 
 
-def _resumed(context: typer.Context, path: Path, model: str) -> Outcome:
+def _resumed(context: typer.Context, path: Path, model: str, sandbox: SandboxChoice) -> Outcome:
     """The outcome of a run that is gone on with; of one that has ended, without its model."""
-    others = [name for name in context.params if name not in ("resume", "json", "model")]
+    others = [name for name in context.params if name not in _ALSO_RESUMED]
     _leave_out(context, "--resume takes all from the run", others)
     found = info(path)
     if found.kept is None:
@@ -150,7 +164,7 @@ def _resumed(context: typer.Context, path: Path, model: str) -> Outcome:
     if not _is_given(context, "model"):
         model = begun["engines"]["policy"]["name"]
     problem, budget = problem_of(begun["problem"]), Budget(**begun["budget"])
-    return _Begin(problem, begun["text"], budget, begun["seed"], path).on(model)
+    return _Begin(problem, begun["text"], budget, begun["seed"], path, sandbox).on(model)
 
 
 def _leave_out(context: typer.Context, reason: str, names: Iterable[str]) -> None:
@@ -167,10 +181,13 @@ def _is_given(context: typer.Context, name: str) -> bool:
 
 
 def _format(answer_format: str) -> AnswerFormat:
-    if answer_format not in _FORMATS:
-        known = ", ".join(_FORMATS)
-        raise Fault(f"--answer-format: {answer_format!r} is none of {known}")
-    return cast("AnswerFormat", answer_format)
+    return cast("AnswerFormat", _among(_FORMATS, answer_format, "--answer-format"))
+
+
+def _among(known: Sequence[str], given: str, option: str) -> str:
+    if given not in known:
+        raise Fault(f"{option}: {given!r} is none of {', '.join(known)}")
+    return given
 
 
 def _problem(question: str, answer_format: str) -> Problem:
