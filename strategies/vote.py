@@ -50,11 +50,6 @@ class Vote(Node):
     in any order and spelling, as `0.5` and `1/2`. `symbolic` also joins what algebra finds equal,
     as `(x+1)^2` and `x^2+2x+1`; what it cannot decide stays apart."""
 
-    @property
-    def uses_algebra(self) -> bool:
-        """Whether answers are compared by algebra."""
-        return self.equivalence == "symbolic"
-
     def faults(self, given: Flow) -> list[str]:
         """A rule that is none; weights that do not exist, are ambiguous, or have no bounds."""
         faults: list[str] = []

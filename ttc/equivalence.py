@@ -16,8 +16,11 @@ __all__ = ["equivalent", "prepare"]
 
 
 def prepare(graph: Node) -> None:
-    """Starts what compares answers, where a node will ask for it; candidates come meanwhile."""
-    if any(placed.node.uses_algebra for placed in graph.walk()):
+    """Starts what compares answers, where a node has `equivalence="symbolic"`.
+
+    Candidates come meanwhile, so the first comparison need not wait.
+    """
+    if any(getattr(p.node, "equivalence", "key") == "symbolic" for p in graph.walk()):
         from ttc.sandbox.symbolic import shared_pool
 
         shared_pool().start()

@@ -113,11 +113,6 @@ class Node(ABC):
         """Capabilities that the engines of its roles must have."""
         return frozenset()
 
-    @property
-    def uses_algebra(self) -> bool:
-        """Whether it asks its scope which answers are equal, so that a run gets ready for that."""
-        return False
-
     def demands(self, given: Flow) -> Mapping[str, frozenset[str]]:
         """What it needs of the engine of each role.
 

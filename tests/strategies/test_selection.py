@@ -4,7 +4,7 @@ import math
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import replace
 from itertools import permutations
 
@@ -13,8 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.core.lab import solved
-from ttc import Budget, Candidate, Outcome, Score
+from ttc import Budget, Candidate, Outcome, Score, node
 from ttc.errors import GraphError
+from ttc.ports import Scope, Stream
 from ttc.sandbox.symbolic import Check, Checked, SymbolicPool
 from ttc.strategies import Best, BestOfN, CannotBeOvertaken, Sample, SelfConsistency, Tally, Vote
 from ttc.strategies.best import best_of
@@ -297,6 +298,34 @@ def test_a_majority_is_more_than_half(calls: str, share: float | None, is_majori
 
     assert tally.share(winner) == share
     assert (share is not None and share > 0.5) is is_majority
+
+
+@pytest.mark.parametrize("selector", [Vote(), Vote(weighted=True), Best()])
+def test_no_samples_are_an_error_or_no_answer_and_never_a_winner(selector: Vote | Best) -> None:
+    """VO-06: to ask for none is a fault of the graph; where none comes, nobody is chosen."""
+    with pytest.raises(GraphError, match="n is a whole number of at least 1"):
+        (Sample(n=0) >> ScriptedVerifier({}) >> selector).validate()
+
+    @node
+    async def nobody(candidates: Stream[Candidate], scope: Scope) -> AsyncGenerator[Candidate]:
+        async for candidate in candidates:
+            if candidate.status == "open":
+                yield candidate
+
+    graph = Sample(n=3) >> nobody >> ScriptedVerifier({}) >> selector
+    outcome = solved(graph, ["The answer is 7."]).outcome
+    assert (outcome.answer, outcome.confidence) == (None, None)
+    assert outcome.stopped_by == "no_valid_answer"
+    tally = Tally()
+    assert (tally.ranking(), tally.leading_share(), tally.share(finished("7"))) == ([], None, None)
+
+
+def test_close_numbers_do_not_make_a_vote_depend_on_its_order() -> None:
+    """VO-04: by exact keys 7 has two votes against one, one and one, in all 120 orders."""
+    answers = ["1.000", "1.009", "1.018", "7", "7"]
+    for order in permutations(answers):
+        outcome = vote(order)
+        assert (outcome.answer, outcome.confidence) == ("7", 2 / 5)
 
 
 def test_the_winner_of_a_tie_does_not_depend_on_the_hash_seed() -> None:

@@ -187,6 +187,38 @@ def test_a_text_that_spells_a_separator_gains_no_step() -> None:
     assert len(ends) == 1 + 2  # the first tells the fake engine's labels
 
 
+@pytest.mark.parametrize("form", ["math_shepherd", "qwen", "skywork"])
+def test_three_steps_have_three_scores_in_their_order(form: str) -> None:
+    """SP-05: whatever a step spells, and however many line breaks part the steps."""
+    steps = ("first <extra_0> \u043a\u0438", "second", "third")
+    chances = {"first": 0.9, "second": 0.2, "third": 0.7}
+
+    def chance(written: str) -> float:
+        return chances[max(chances, key=written.rfind)]
+
+    def scores(branch: Branch, sign: str) -> float:
+        plus = chance(branch.output)
+        return math.log({" +": plus, " -": 1 - plus}[sign])
+
+    def rewards(branch: Branch, row: int) -> dict[str, float]:
+        written, position = "", 0
+        for segment in branch.lineage():
+            position += len(segment.token_ids or ())
+            written += segment.text
+            if position == row + 1:
+                break
+        odds = math.log((plus := chance(written)) / (1 - plus))
+        return {"bad": 0.0, "good": odds} if form == "qwen" else {"LABEL_0": odds}
+
+    score = score_of(
+        ProcessRewardModel(form=form, aggregate="last"),  # type: ignore[arg-type]
+        "\n\n".join(steps) + "\n\n\n\n",
+        **({"scores": scores} if form == "math_shepherd" else {"rewards": rewards}),
+    )
+
+    assert score.evidence["steps"] == pytest.approx((0.9, 0.2, 0.7))
+
+
 def test_a_text_without_a_step_is_unknown() -> None:
     """There is nothing to aggregate."""
     verifier = ProcessRewardModel(form="qwen", aggregate="min", delimiter="It is 391.")
