@@ -15,15 +15,29 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
-__all__ = ["MAX_DEPTH", "MAX_FRAME_BYTES", "CodecError", "decode", "encode", "receive", "send"]
+__all__ = [
+    "MAX_DEPTH",
+    "MAX_FRAME_BYTES",
+    "PREFIX_BYTES",
+    "CodecError",
+    "decode",
+    "encode",
+    "length_of",
+    "pack",
+    "receive",
+    "send",
+    "serve",
+    "unpack",
+]
 
 MAX_FRAME_BYTES = 1 << 20
 """The longest frame that is accepted from a process."""
 MAX_DEPTH = 50
 """The deepest nesting of a value that crosses."""
+PREFIX_BYTES = 4
+"""The bytes before a frame that tell its length."""
 
 _MOST_PARTS = 1 << 17
-_PREFIX = 4
 
 
 class CodecError(Exception):
@@ -146,7 +160,19 @@ def _untagged(form: Any, kept: Callable[[Any], Any] | None, depth: int) -> Any:
 def pack(message: object) -> bytes:
     """A frame: four bytes of length, and JSON."""
     data = json.dumps(message).encode("ascii")
-    return len(data).to_bytes(_PREFIX, "big") + data
+    return len(data).to_bytes(PREFIX_BYTES, "big") + data
+
+
+def length_of(prefix: bytes, limit: int | None = MAX_FRAME_BYTES) -> int:
+    """How many bytes of a frame follow.
+
+    Raises:
+        CodecError: there is no whole prefix, or more than `limit` follow.
+    """
+    length = int.from_bytes(prefix, "big")
+    if len(prefix) < PREFIX_BYTES or (limit is not None and length > limit):
+        raise CodecError(f"a frame of {length} bytes is longer than {limit}, or cut short")
+    return length
 
 
 def unpack(data: bytes) -> Any:
@@ -168,7 +194,7 @@ def send(descriptor: int, message: object, *, limit: int | None = MAX_FRAME_BYTE
         CodecError: it is longer than `limit`.
     """
     data = memoryview(pack(message))
-    if limit is not None and len(data) - _PREFIX > limit:
+    if limit is not None and len(data) - PREFIX_BYTES > limit:
         raise CodecError(f"a frame of {len(data)} bytes is longer than {limit}")
     while data:
         data = data[os.write(descriptor, data) :]
@@ -181,10 +207,17 @@ def receive(descriptor: int, *, limit: int | None = MAX_FRAME_BYTES) -> Any:
         EOFError: the other side has closed.
         CodecError: the frame is too long, or no frame.
     """
-    length = int.from_bytes(_exactly(descriptor, _PREFIX), "big")
-    if limit is not None and length > limit:
-        raise CodecError(f"a frame of {length} bytes is longer than {limit}")
-    return unpack(_exactly(descriptor, length))
+    return unpack(_exactly(descriptor, length_of(_exactly(descriptor, PREFIX_BYTES), limit)))
+
+
+def serve(descriptor: int, answer: Callable[[Any], object]) -> None:
+    """Answers the frames of a blocking descriptor, one after the other, until its end."""
+    while True:
+        try:
+            request = receive(descriptor)
+        except EOFError:
+            return
+        send(descriptor, answer(request))
 
 
 def _exactly(descriptor: int, count: int) -> bytes:

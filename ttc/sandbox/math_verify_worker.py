@@ -13,15 +13,18 @@ from typing import Any
 import math_verify
 
 from ttc.answers.equality import Verdict
-from ttc.sandbox import frames
+from ttc.sandbox import codec
 
 __all__ = ["main"]
 
 
 def main(link: int) -> None:
     """Answers requests until the link closes."""
-    while (request := frames.read(link)) is not None:
-        frames.write(link, {"verdict": _check(request), "cpu_seconds": time.process_time()})
+    codec.serve(link, _answer)
+
+
+def _answer(request: dict[str, Any]) -> dict[str, Any]:
+    return {"verdict": _check(request), "cpu_seconds": time.process_time()}
 
 
 def _check(request: dict[str, Any]) -> Verdict:

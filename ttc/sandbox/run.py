@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import signal
 import socket
@@ -11,7 +10,6 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from ttc.sandbox import codec
 from ttc.sandbox.execution import Execution, Proof, Verdict
 from ttc.sandbox.limits import Limits
 from ttc.sandbox.zygote import Ended, Process, Zygote
@@ -19,7 +17,6 @@ from ttc.sandbox.zygote import Ended, Process, Zygote
 __all__ = ["Run"]
 
 _CHUNK = 1 << 16
-_PREFIX = 4
 _NEARLY = 0.5  # the kernel holds the limit by ticks, which may run far ahead of what was used
 
 
@@ -124,39 +121,9 @@ class Run:
             ]
         return process
 
-    async def give(self, process: Process, message: object) -> None:
-        """Sends a process what it is to work on; one that has ended takes nothing, and tells so."""
-        with contextlib.suppress(OSError):
-            await self._loop.sock_sendall(process.link, codec.pack(message))
-
-    async def hear(self, process: Process) -> dict[str, Any] | None:
-        """What a process says; `None` where it ends instead, or says what it cannot have meant."""
-        head = await self._exactly(process, _PREFIX)
-        length = int.from_bytes(head, "big")
-        if len(head) < _PREFIX or length > codec.MAX_FRAME_BYTES:
-            return None
-        body = await self._exactly(process, length)
-        if len(body) < length:
-            return None
-        try:
-            told = codec.unpack(body)
-        except codec.CodecError:
-            return None
-        return told if isinstance(told, dict) else None
-
     async def end(self, process: Process) -> None:
         """Waits for a process to end by itself, or by its limits."""
         await asyncio.wait([process.ended])
-
-    async def _exactly(self, process: Process, count: int) -> bytes:
-        data = b""
-        with contextlib.suppress(OSError):
-            while len(data) < count:
-                part = await self._loop.sock_recv(process.link, count - len(data))
-                if not part:
-                    break
-                data += part
-        return data
 
     def _feed(self, data: bytes) -> int:
         """The reading end of a pipe that is written to as fast as it is read."""

@@ -201,9 +201,9 @@ async def _judged(
         one, other = socket.socketpair()
         judge = run.fork("judge", patient, sockets=[one])
         candidate = run.fork("candidate", limits, sockets=[other], is_program=True)
-        await run.give(candidate, program)
-        await run.give(judge, {**work, "nonce": nonce})
-        told = await run.hear(judge)
+        await candidate.give(program)
+        await judge.give({**work, "nonce": nonce})
+        told = await judge.hear()
     return run.execution(told, nonce)
 
 
@@ -296,7 +296,7 @@ async def _script(
         process = run.fork(
             "script", limits, stdin=given.encode("utf-8", "surrogatepass"), is_program=True
         )
-        await run.give(process, program)
+        await process.give(program)
         await run.end(process)
     return run.execution(None, None)
 
@@ -309,8 +309,8 @@ async def _in_process(
     nonce = secrets.token_hex(16)
     async with Run(zygote, "in_process", spent) as run:
         process = run.fork("in_process", limits, is_program=True)
-        await run.give(process, {**program, "tests": list(tests.tests), "nonce": nonce})
-        told = await run.hear(process)
+        await process.give({**program, "tests": list(tests.tests), "nonce": nonce})
+        told = await process.hear()
     return run.execution(told, nonce)
 
 

@@ -11,18 +11,21 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ttc.sandbox import frames
+from ttc.sandbox import codec
 
 __all__ = ["main"]
 
 
 def main(link: int) -> None:
     """Answers requests until the link closes."""
-    while (request := frames.read(link)) is not None:
-        for side in ("left", "right"):
-            _STALLS.get(request[side], _answer)()
-        verdict: Any = request["left"] == request["right"]
-        frames.write(link, {"verdict": verdict, "cpu_seconds": time.process_time()})
+    codec.serve(link, _answer)
+
+
+def _answer(request: dict[str, Any]) -> dict[str, Any]:
+    for side in ("left", "right"):
+        _STALLS.get(request[side], _behave)()
+    verdict = request["left"] == request["right"]
+    return {"verdict": verdict, "cpu_seconds": time.process_time()}
 
 
 def _ignore_signals() -> None:
@@ -53,7 +56,7 @@ def _die() -> None:
     os._exit(7)
 
 
-def _answer() -> None:
+def _behave() -> None:
     """Misbehaves in no way."""
 
 

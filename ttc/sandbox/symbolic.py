@@ -27,7 +27,6 @@ from typing import Any, Literal, TypeVar
 from ttc.answers.equality import Rules, Verdict, compare
 from ttc.answers.parser import parse_answer
 from ttc.registry import install_hint
-from ttc.sandbox import frames
 from ttc.sandbox.limits import Limits
 from ttc.sandbox.zygote import Process, SandboxChoice, Zygote
 from ttc.types import AnswerFormat
@@ -344,31 +343,15 @@ class _Worker:
 
     async def exchange(self, request: dict[str, Any]) -> dict[str, Any] | None:
         """Its reply; `None` if it died."""
-        loop, link = asyncio.get_running_loop(), self._process.link
         self._is_clean = False
-        try:
-            await loop.sock_sendall(link, frames.encode(request))
-            header = await self._receive(frames.HEADER.size)
-            body = await self._receive(frames.decode_length(header)) if header else b""
-        except OSError:
+        await self._process.give(request)
+        reply = await self._process.hear()
+        if reply is None:
             return None
-        if not body:
-            return None
-        reply = frames.decode(body)
         total = reply["cpu_seconds"]
         reply["cpu_seconds"] = total - self._cpu_seconds
         self._is_clean, self._cpu_seconds = True, total
         return reply
-
-    async def _receive(self, count: int) -> bytes:
-        """So many bytes; none if the worker ends before."""
-        loop, data = asyncio.get_running_loop(), b""
-        while len(data) < count:
-            piece = await loop.sock_recv(self._process.link, count - len(data))
-            if not piece:
-                return b""
-            data += piece
-        return data
 
     def close(self) -> None:
         """Kills it."""

@@ -16,7 +16,7 @@ import sympy
 from ttc.answers.algebra import Apply, Number, Power, Product, Sum, Symbol, Tree, symbols
 from ttc.answers.equality import Rules, Verdict, compare
 from ttc.answers.parser import parse_answer
-from ttc.sandbox import frames
+from ttc.sandbox import codec
 
 __all__ = ["decide", "main"]
 
@@ -41,8 +41,11 @@ class _TooLarge(ArithmeticError):
 
 def main(link: int) -> None:
     """Answers requests until the link closes."""
-    while (request := frames.read(link)) is not None:
-        frames.write(link, {"verdict": _check(request), "cpu_seconds": time.process_time()})
+    codec.serve(link, _answer)
+
+
+def _answer(request: dict[str, Any]) -> dict[str, Any]:
+    return {"verdict": _check(request), "cpu_seconds": time.process_time()}
 
 
 def _check(request: dict[str, Any]) -> Verdict:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import array
 import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -22,6 +23,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ttc.errors import SandboxError
+from ttc.sandbox import codec
 from ttc.sandbox.jail import Level
 from ttc.sandbox.kinds import KINDS
 from ttc.sandbox.limits import Limits
@@ -77,6 +79,31 @@ class Process:
         self.stdout = self.stderr = -1
         self.ended: asyncio.Future[Ended] = zygote.loop.create_future()
         self._zygote, self._number = zygote, number
+
+    async def give(self, message: object) -> None:
+        """Sends it what it is to work on; one that has ended takes nothing, and tells so."""
+        with contextlib.suppress(OSError):
+            await asyncio.get_running_loop().sock_sendall(self.link, codec.pack(message))
+
+    async def hear(self) -> dict[str, Any] | None:
+        """What it says; `None` where it ends instead, or says what it cannot have meant."""
+        try:
+            length = codec.length_of(await self._exactly(codec.PREFIX_BYTES))
+            told = codec.unpack(await self._exactly(length))
+        except codec.CodecError:
+            return None
+        return told if isinstance(told, dict) else None
+
+    async def _exactly(self, count: int) -> bytes:
+        """So many bytes; fewer if it ends before."""
+        loop, data = asyncio.get_running_loop(), b""
+        with contextlib.suppress(OSError):
+            while len(data) < count:
+                part = await loop.sock_recv(self.link, count - len(data))
+                if not part:
+                    break
+                data += part
+        return data
 
     def kill(self) -> None:
         """Kills it, and at level full all that it has started; harmless once it has ended."""
