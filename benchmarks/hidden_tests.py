@@ -26,7 +26,28 @@ from ttc.sandbox.zygote import SandboxChoice
 from ttc.types import Candidate, Problem, Score
 from ttc.verifiers.unit_tests import scored
 
-__all__ = ["HiddenTests", "human_eval", "human_eval_solved"]
+__all__ = ["HiddenTests", "human_eval", "human_eval_solved", "near_miss"]
+
+_MISS = """
+
+def _changed(value):
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, (int, float)):
+        return value + 1
+    if isinstance(value, (list, tuple)):
+        return type(value)([*value, 0])
+    if isinstance(value, str):
+        return value + "_"
+    if isinstance(value, dict):
+        return {**value, "_": 0}
+    return 0
+
+_original = ENTRY
+
+def ENTRY(*arguments):
+    return _changed(_original(*arguments))
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,3 +144,8 @@ def human_eval_solved() -> Iterator[tuple[Item, str]]:
             metadata={"entry_point": row["entry_point"]},
         )
         yield Item(problem, Reference(tests=tests)), row["canonical_solution"]
+
+
+def near_miss(program: str, entry_point: str) -> str:
+    """The program with every answer of its function changed a little, so that none is right."""
+    return program + _MISS.replace("ENTRY", entry_point)

@@ -13,6 +13,7 @@ from ttc.benchmarks.files import task_of
 from ttc.benchmarks.hidden_tests import HiddenTests, human_eval
 from ttc.benchmarks.oracle import Oracle
 from ttc.benchmarks.tasks import Item, Reference, Task
+from ttc.benchmarks.verifiers import human_eval_check
 from ttc.errors import SandboxError
 from ttc.sandbox.forms import Asserts, CheckFunction, GeneratedTests, InProcess, StandardIO, Tests
 from ttc.sandbox.limits import Limits
@@ -135,8 +136,10 @@ def test_human_eval_is_graded_by_its_own_tests() -> None:
         (task.grader(item.reference, finished(None, text=solution)).value)
         for item, (_, solution) in zip(task.items, solved, strict=False)
     ]
+    (row,) = human_eval_check(most=2)
 
     assert (len(solved), grades) == (164, [1.0] * 3)
+    assert (row["value"], row["of"]) == (8, 8)
     assert all("check(" not in repr(problem) for problem in task.problems)
     with pytest.raises(ValueError, match="HumanEval has 164 problems, and 165 were asked for"):
         human_eval(165)
