@@ -8,7 +8,6 @@ import logging
 import os
 from collections.abc import AsyncGenerator
 from dataclasses import replace
-from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -16,17 +15,15 @@ import pytest
 
 import ttc
 from tests.core.lab import QUESTION, seen, talker, whole
-from ttc import Budget, Candidate, Control, NodeError, Outcome, RecordError, Score
+from ttc import Budget, Candidate, NodeError, Outcome, RecordError, Score
 from ttc.errors import JournalMismatch
 from ttc.graph import Port
 from ttc.journal.runs import info
 from ttc.lines import Lines
 from ttc.ports import Scope, Stream
-from ttc.prices import Price
 from ttc.strategies import Best, Sample, Vote
 from ttc.testing import FakeEngine, ManualClock, ScriptedVerifier
 
-PRICE = Price(model="fake", date=date(2026, 1, 1), input=1, output=4)  # type: ignore[arg-type]
 VOTE = "sample(n=6, ahead=2) >> vote(stop=cannot_be_overtaken())"
 
 
@@ -179,47 +176,6 @@ def test_a_run_goes_on_once_a_bug_in_a_node_is_mended(path: Path) -> None:
 
     assert outcome.answer in ("1", "2")
     assert engine.calls < 4
-
-
-@pytest.mark.parametrize(
-    ("steer", "what"),
-    [
-        (lambda c: c.set_budget(tokens=50), "the limit of tokens was changed"),
-        (lambda c: c.set_budget(seconds=2.5), "the limit of seconds was changed"),
-        (lambda c: c.cancel(), "the run was cancelled"),
-        (lambda c: c.cancel(call="0.sample#1"), "0.sample#1 was cancelled"),
-        (lambda c: c.set_price(PRICE), "the price of fake was changed"),
-    ],
-)
-def test_a_run_that_was_changed_by_hand_is_not_repeated(path: Path, steer: Any, what: str) -> None:
-    """Nothing tells at which moment it would be changed again; finished or not, at once."""
-    clock, control = ManualClock(), Control()
-    clock.call_later(1.5, lambda: void(steer(control)))
-    engine = FakeEngine("so the answer is 1", clock=clock, seconds_per_token=0.5)
-    clock.run(
-        ttc.asolve(QUESTION, VOTE, model=engine, seed=1, clock=clock, journal=path, control=control)
-    )
-    idle = FakeEngine("never")
-    with pytest.raises(RecordError, match="by hand"):
-        ttc.replay(path)
-    for _ in range(2):
-        with pytest.raises(RecordError, match=f"{what} by hand while it ran; begin another run"):
-            solve(path, engine=idle, budget=None)
-        path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-1]))
-
-    assert idle.calls == 0
-
-
-def test_a_pause_changes_nothing_that_is_kept(path: Path) -> None:
-    clock, control = ManualClock(), Control()
-    clock.call_later(1.5, control.pause)
-    clock.call_later(9.0, control.resume)
-    engine = FakeEngine("so the answer is 1", clock=clock, seconds_per_token=0.5)
-    kept = clock.run(
-        ttc.asolve(QUESTION, VOTE, model=engine, seed=1, clock=clock, journal=path, control=control)
-    )
-
-    assert seen(ttc.replay(path)) == seen(kept)
 
 
 def test_a_deadline_counts_the_seconds_before_the_kill(path: Path) -> None:
