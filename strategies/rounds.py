@@ -10,6 +10,7 @@ costs the tokens that the engine had produced, all labelled as cancelled.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from statistics import fmean
 from typing import ClassVar
@@ -241,14 +242,19 @@ class _Lane:
     async def ask(self, probe: Probe, count: int) -> None:
         """Lets it answer now, beside what it goes on to write."""
         written = self.partial(call=f"{self.scope.path}#{self.index}")
-        self.probed = await self.scope.generate(
+        answering = self.scope.stream(
             self.scope.append(written, probe.cue),
             index=self.index + count,
             max_tokens=probe.max_tokens,
             sampling=_GREEDY,
             at_least=probe.max_tokens,
         )
-        self.probes.append(probe.cue + self.probed.text)
+        answer: Branch | None = None
+        with suppress(EngineError):  # whether it fails or is refused, it says nothing
+            async for chunk in answering:
+                answer = chunk.branch
+        self.probed = answer or self.probed
+        self.probes.append("" if answer is None else probe.cue + answer.text)
 
     def conclude(self, *, drop: bool) -> None:
         """Ends it; unless it is dropped, it stands with its probe's answer, or as it is."""

@@ -16,13 +16,14 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from ttc.prices import Price, check_limits
 from ttc.resources import LOGICAL, MEASURED, RESERVED, UNITS, in_units, shares
 from ttc.types import Budget, Usage
 
 if TYPE_CHECKING:
+    from ttc.allocate import Market
     from ttc.ports import Engine
     from ttc.run import Run
 
@@ -44,7 +45,11 @@ class Control:
         self._ended: dict[int, Mapping[str, float]] = {}
         self._cancelled: set[int] = set()
         self._prices: dict[str, Price] = {}
-        self._began, self._seconds = 0.0, cast("float | None", None)
+        self._repriced: dict[str, Price] = {}
+        self._began = 0.0
+        self._shared: dict[str, float | None] | None = None
+        self._cap = Budget()
+        self._market: Market | None = None
         self._changed: dict[int, dict[str, float | None]] = {}
         self._is_paused = False
 
@@ -55,7 +60,8 @@ class Control:
 
         A limit that is lowered below what is spent and reserved ends calls, the newest first,
         until the others fit; what had been spent at that moment is all that is ever spent beyond
-        it. What a run over many problems has left is divided anew among those that have not ended.
+        it. What a run over many problems has left is divided anew among those that have not ended,
+        or, of tokens and calls, given away by its allocator, where it has one.
 
         Args:
             problem: the place of a problem; `None` is the whole run.
@@ -63,13 +69,15 @@ class Control:
 
         Raises:
             TypeError: a limit has no such name.
-            ValueError: a limit cannot have such a value.
+            ValueError: a limit cannot have such a value, or an allocator cannot do without it.
             PriceError: nobody has told what work costs, so the limit could not be kept.
         """
         wanted: dict[str, Any] = dict(limits)
         budget = Budget(**wanted)
         if self._engines:
             check_limits(budget, self._engines, self._prices)
+        if problem is None:
+            self._check_given_away(wanted)
         self._post(lambda: self._set_budget(problem, wanted))
 
     def pause(self) -> None:
@@ -110,7 +118,9 @@ class Control:
         prices: Mapping[str, Price],
         *,
         now: float,
-        seconds: float | None = None,
+        shared: Mapping[str, float | None] | None = None,
+        cap: Budget | None = None,
+        market: Market | None = None,
     ) -> None:
         """Takes a run over.
 
@@ -119,7 +129,10 @@ class Control:
             engines: the engine of each role.
             prices: the price of each role's model, as far as it is known.
             now: the moment of its start, by its clock.
-            seconds: how long the whole run may take, where it has many problems.
+            shared: limits that hold for all problems together, undivided: seconds, and what an
+                allocator gives away. `None` for a run of one problem, whose limits are its own.
+            cap: what one problem may spend at most, however much the run may.
+            market: what gives tokens and calls away, where an allocator does.
 
         Raises:
             ValueError: it has had a run already.
@@ -128,7 +141,8 @@ class Control:
             if self._loop is not None:
                 raise ValueError("this Control has had a run already; make one for each run")
             self._budgets, self._engines, self._prices = list(budgets), engines, dict(prices)
-            self._began, self._seconds = now, seconds
+            self._began, self._market, self._cap = now, market, cap or Budget()
+            self._shared = None if shared is None else dict(shared)
             self._loop = asyncio.get_running_loop()
         for action in self._early:
             action()
@@ -136,15 +150,22 @@ class Control:
     def budget_of(self, problem: int, began: float) -> Budget:
         """What a problem that began at some moment may spend."""
         budget = self._budgets[problem]
-        if self._seconds is None:
-            return budget
-        left, own = max(0.0, self._began + self._seconds - began), budget.seconds
-        return replace(budget, seconds=left if own is None else min(own, left))
+        for name, limit in (self._shared or {}).items():
+            if limit is None:
+                continue
+            if name == "seconds":
+                limit = max(0.0, self._began + limit - began)
+            own = getattr(budget, name)
+            least: Any = limit if own is None else min(own, limit)
+            budget = replace(budget, **{name: least})
+        return budget
 
     def attach(self, problem: int, run: Run) -> None:
         """Takes a problem's run over, with all that has been changed for it before it began."""
         self._runs[problem] = run
         run.prices = dict(self._prices)
+        for model in dict.fromkeys(price.model for price in self._repriced.values()):
+            run.repriced(model)
         for name, limit in self._changed.get(problem, {}).items():
             run.changed(name, limit)
         run.account.gate.hold(self._is_paused)
@@ -168,18 +189,25 @@ class Control:
             except RuntimeError:
                 _log.debug("the run had ended before it was changed")
 
+    def _check_given_away(self, limits: Mapping[str, Any]) -> None:
+        if self._market is not None and limits.get("tokens", 0) is None:
+            raise ValueError("an allocator gives tokens away, so their limit cannot be lifted")
+
     def _set_budget(self, problem: int | None, limits: Mapping[str, Any]) -> None:
         if problem is not None:
             self._change(problem, limits)
             return
+        self._check_given_away(limits)
         unfinished = [i for i in range(len(self._budgets)) if i not in self._ended]
-        if len(self._budgets) == 1:
+        if self._shared is None:
             parts = [dict(limits)] * len(unfinished)
         else:
             parts = self._divided(limits, unfinished)
-            self._seconds = limits.get("seconds", self._seconds)
+            self._shared.update({name: limits[name] for name in self._shared if name in limits})
         for place, part in zip(unfinished, parts, strict=True):
-            self._change(place, part)
+            self._change(place, part, limits)
+        if self._market is not None:
+            self._market.set_limits(self._shared or {})
 
     def _divided(
         self, limits: Mapping[str, Any], unfinished: Sequence[int]
@@ -188,27 +216,38 @@ class Control:
         spent = {i: self._spent(run) for i, run in self._runs.items()}
         parts: list[dict[str, float | None]] = [{} for _ in unfinished]
         for name, limit in limits.items():
-            if name == "seconds" or limit is None:
-                for part in parts:  # time is everybody's, and `budget_of` sees to it
-                    part[name] = None
+            if name in (self._shared or {}):
+                continue
+            cap = getattr(self._cap, name)
+            if limit is None:
+                for part in parts:
+                    part[name] = cap
                 continue
             gone = sum(usage[name] for usage in (*self._ended.values(), *spent.values()))
             unit = UNITS.get(name, 1 if name in LOGICAL else 10**6)
             left = shares(max(0, round((limit - gone) * unit)), [1] * len(unfinished))
             for place, part, more in zip(unfinished, parts, left, strict=True):
                 own = spent[place][name] if place in spent else 0
-                part[name] = own + (more if name in LOGICAL else more / unit)
+                most = own + (more if name in LOGICAL else more / unit)
+                part[name] = most if cap is None else min(most, cap)
         return parts
 
-    def _change(self, problem: int, limits: Mapping[str, Any]) -> None:
+    def _change(
+        self,
+        problem: int,
+        limits: Mapping[str, Any],
+        told: Mapping[str, float | None] | None = None,
+    ) -> None:
+        """Changes what a problem may spend; `told` is what of it is noted, by default the same."""
         if problem in self._ended or not 0 <= problem < len(self._budgets):
             return
         self._budgets[problem] = replace(self._budgets[problem], **limits)
-        self._changed.setdefault(problem, {}).update(limits)
+        noted = limits if told is None else {name: limits.get(name, told[name]) for name in told}
+        self._changed.setdefault(problem, {}).update(noted)
         if problem in self._runs:
-            self._runs[problem].set_limits(self.budget_of(problem, self._runs[problem].started))
-            for name, limit in limits.items():
+            for name, limit in noted.items():
                 self._runs[problem].changed(name, limit)
+            self._runs[problem].set_limits(self.budget_of(problem, self._runs[problem].started))
 
     def _hold(self, is_held: bool) -> None:
         self._is_paused = is_held
@@ -227,10 +266,12 @@ class Control:
                 run.cancel_call(call or "")
 
     def _set_price(self, price: Price) -> None:
-        named = self._roles_of(price.model)
-        self._prices |= dict.fromkeys(named, price)
-        for run in self._runs.values():
-            run.prices |= dict.fromkeys(named, price)
+        changed = dict.fromkeys(self._roles_of(price.model), price)
+        self._prices |= changed
+        self._repriced |= changed
+        for run in self._runs.values() if changed else ():
+            run.prices |= changed
+            run.repriced(price.model)
 
     def _roles_of(self, model: str) -> list[str]:
         return [role for role, engine in self._engines.items() if engine.name == model]

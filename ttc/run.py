@@ -116,6 +116,7 @@ class Run:
         """What ends the run if nodes do not, `GRACE_S` after the deadline."""
         self.started = clock.now() - self.journal.elapsed
         self.deadline: float | None = None
+        self._due = 0.0  # when the deadline can be seen first, as one may be moved into the past
         self._calls: dict[Abortable, None] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._timer: Timer | None = None
@@ -257,7 +258,8 @@ class Run:
     def expire_at(self, deadline: float) -> None:
         """Sets the moment at which calls are cancelled and no further one starts."""
         self.deadline = deadline
-        self._timer = self.clock.call_later(max(0.0, deadline - self.clock.now()), self._expire)
+        self._due = max(deadline, self.clock.now())
+        self._timer = self.clock.call_later(self._due - self.clock.now(), self._expire)
 
     def check_deadline(self) -> None:
         """Refuses a call after the deadline, or once another measured limit is reached.
@@ -292,6 +294,10 @@ class Run:
         self.timing[f"the limit of {what} was changed"] = None
         self.record("", rule="limit_changed", resource=what, limit=limit)
 
+    def repriced(self, model: str) -> None:
+        """Notes that somebody changed what a model costs by hand."""
+        self.record("", rule="price_changed", model=model)
+
     def arrived(self, path: str, launched: int) -> None:
         """Records which item a node took next, where it asked for the order in which they end."""
         self.timing["arrival order was asked for"] = None
@@ -308,6 +314,7 @@ class Run:
     def cancel(self) -> None:
         """Ends it by hand; the best so far is the result."""
         if self._ended_by is None:
+            self.record("", rule="run_cancelled")
             self._ended_by = Revoked()
             self._expire()
 
@@ -315,6 +322,7 @@ class Run:
         """Ends one call by hand; its candidate is cancelled, and its siblings go on."""
         for call in [call for call in self._calls if call.key == key]:
             self.timing["a call was cancelled by hand"] = None
+            self.record("", rule="call_cancelled", call=key)
             call.abort(EngineError("it was cancelled by hand"))
 
     @property
@@ -350,7 +358,7 @@ class Run:
 
     def _tell_if_late(self) -> None:
         """A timer that comes late means that somebody kept the event loop from running."""
-        late = 0.0 if self.deadline is None else self.clock.now() - self.deadline
+        late = 0.0 if self.deadline is None else self.clock.now() - self._due
         if self._ended_by is None and late > GRACE_S:
             _log.warning(
                 "a deadline was seen %.1f s late, since something blocked the event loop; what "
@@ -409,7 +417,7 @@ class Run:
         """
         if self.bidder is None:
             return need
-        call.turn = self.bidder.request(call.key, need=need, floor=floor)
+        call.turn = self.bidder.request(call, need=need, floor=floor)
         try:
             return min(need, await call.turn)
         except BaseException as end:

@@ -33,7 +33,7 @@ from ttc.streams import iterate
 from ttc.types import Budget, Candidate, Event, Outcome, Problem
 
 if TYPE_CHECKING:
-    from ttc.allocate import Allocator, Bidder, Terms
+    from ttc.allocate import Allocator, Bidder, Market, Terms
     from ttc.journal.disk import DiskJournal
     from ttc.sandbox.zygote import SandboxChoice
 
@@ -251,18 +251,23 @@ class _Limits:
         if self.allocator is not None and self.run.tokens is None:
             raise ValueError("an allocator gives tokens away; pass budget=Budget(tokens=...)")
 
+    @property
+    def shared(self) -> dict[str, float | None]:
+        """The limits that hold for all problems together, undivided."""
+        given_away = ("tokens", "calls") if self.allocator is not None else ()
+        return {name: getattr(self.run, name) for name in ("seconds", *given_away)}
+
     def of_each(self, count: int) -> list[Budget]:
-        """Each problem's part of what the run may spend, but for seconds, capped."""
+        """Each problem's part of what the run may spend, but for what is shared, capped."""
         budgets = [self.per_problem] * count
         for resource in (*RESERVED, *MEASURED):
             total, cap = getattr(self.run, resource), getattr(self.per_problem, resource)
             if total is None or not count:
                 continue
-            if self.allocator is not None and resource in ("tokens", "calls"):
-                parts = [total] * count
-            else:
-                is_whole = resource in LOGICAL
-                parts = shares(total, [1] * count) if is_whole else [total / count] * count
+            if resource in self.shared:
+                continue
+            is_whole = resource in LOGICAL
+            parts = shares(total, [1] * count) if is_whole else [total / count] * count
             capped = [part if cap is None else min(part, cap) for part in parts]
             budgets = [
                 replace(budget, **{resource: part})
@@ -370,7 +375,10 @@ def replay(run: str | os.PathLike[str], strategy: Node | str | None = None) -> O
     graph, bound = arguments.prepare(strategy)
     facts = facts_of(problem, graph, None, arguments.seed, budget, bound, {})
     journal = DiskJournal(kept, facts, arguments.clock, None)
-    return on_the_loop(_run_one(problem, graph, bound, arguments, budget, journal))
+    outcome = on_the_loop(_run_one(problem, graph, bound, arguments, budget, journal))
+    if outcome.error is not None:
+        raise outcome.error
+    return outcome
 
 
 async def _solve_all(
@@ -380,13 +388,17 @@ async def _solve_all(
     limits: _Limits,
 ) -> list[Outcome]:
     graph, engines = arguments.prepare(strategy, limits.run, limits.per_problem)
-    arguments.control.begin(
-        limits.of_each(len(problems)),
-        engines,
-        arguments.prices_of(engines),
-        now=arguments.clock.now(),
-        seconds=limits.run.seconds,
-    )
+
+    def begin(market: Market | None = None) -> None:
+        arguments.control.begin(
+            limits.of_each(len(problems)),
+            engines,
+            arguments.prices_of(engines),
+            now=arguments.clock.now(),
+            shared=limits.shared,
+            cap=limits.per_problem,
+            market=market,
+        )
 
     async def one(place: int, bidder: Bidder | None = None) -> Outcome:
         return await _run(
@@ -398,9 +410,8 @@ async def _solve_all(
 
         ids = [problem.id if isinstance(problem, Problem) else "" for problem in problems]
         allocation = Allocation(limits.allocator, limits.terms(len(problems)), ids)
-        return await run_market(
-            allocation, graph, one, num_open=limits.allocator.num_open, most=limits.concurrency
-        )
+        return await run_market(allocation, graph, one, begin=begin, most=limits.concurrency)
+    begin()
     outcomes: dict[int, Outcome] = {}
     queue = iter(range(len(problems)))
 
@@ -462,7 +473,7 @@ async def _run_attached(run: Run, graph: Node, budget: Budget) -> Outcome:
     except BudgetExceeded as refusal:
         scope.refused(refusal)
         return await _ended(run, None)
-    except EngineError as error:
+    except (EngineError, RecordError) as error:
         return await _ended(run, error)
     stream = scope.open(graph, iterate(root), Flow())
     run.on_overdue = stream.close

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import ttc
 from tests.core.lab import Ledgers, check_no_task_is_left
-from ttc import Budget, Node, Outcome
+from ttc import Budget, Control, Node, Outcome
 from ttc.allocate import Allocator
 from ttc.benchmarks.allocation import MAX_TOKENS, World
 from ttc.engine.simulator import Hardware, SimulatedProblem, Simulator
@@ -66,11 +66,16 @@ def solved(
     seed: int = 0,
     budget: Budget | None = None,
     per_problem: Budget | None = None,
+    steer: tuple[float, Callable[[Control], object]] | None = None,
 ) -> Ran:
     """Solves problems under an allocator and checks that all was settled within the budget."""
     clock, ledgers = ManualClock(), Ledgers()
     hardware = Hardware(seconds_per_token=pace)
     engine = Simulator(laws, seed=seed, hardware=hardware, clock=clock)
+    control = Control()
+    if steer is not None:
+        moment, change = steer
+        clock.call_later(moment, lambda: void(change(control)))
 
     async def run() -> list[Outcome]:
         outcomes = await ttc.asolve_many(
@@ -83,19 +88,25 @@ def solved(
             concurrency=concurrency,
             seed=seed,
             clock=clock,
+            control=control,
         )
         check_no_task_is_left()
         return outcomes
 
     with ledgers:
         outcomes = clock.run(run())
-    ledgers.check()
+    if steer is None:
+        ledgers.check()
     ledgers.check_settled()
     ran = Ran(outcomes, engine, ledgers)
     assert len(outcomes) == len(laws)
-    assert ran.tokens <= tokens
+    assert steer is not None or ran.tokens <= tokens
     assert sum(outcome.usage.output_tokens for outcome in outcomes) == engine.output_tokens
     return ran
+
+
+def void(_: object) -> None:
+    """Nothing."""
 
 
 def laws(count: int, seed: int = 0) -> list[SimulatedProblem]:

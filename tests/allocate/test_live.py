@@ -1,14 +1,14 @@
 """Allocators over runs that are alive: the same as the machine alone, at any concurrency."""
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import ttc
-from tests.allocate.lab import FIRST_RIGHT, RIGHT, laws, solved
-from ttc import Budget, Candidate, Node, node
+from tests.allocate.lab import FIRST_RIGHT, RIGHT, Ran, laws, solved
+from ttc import Budget, Candidate, Control, Node, node
 from ttc.allocate import Allocator, Bandit, GreedyGain, OptScale, ShadowPrice, Uniform, UniformStop
 from ttc.benchmarks.allocation import PRIOR, World, beliefs, play
 from ttc.engine.simulator import SimulatedProblem
@@ -187,6 +187,57 @@ def test_a_failed_call_is_a_unit_that_found_nothing() -> None:
 
     assert sum(outcome.usage.calls for outcome in outcomes) == 30
     assert any(c.status == "failed" for outcome in outcomes for c in outcome.candidates)
+
+
+def steered(moment: float, change: Callable[[Control], object], tokens: int = 4_000) -> Ran:
+    """Four problems that nobody can solve, under an allocator that somebody steers."""
+    hopeless = [SimulatedProblem(id=f"q{i}", success=0.0) for i in range(4)]
+    return solved(hopeless, GreedyGain(window=4), tokens, steer=(moment, change))
+
+
+def test_a_raised_limit_reaches_what_gives_units_away() -> None:
+    """And a lowered one: what is left goes out by the same rule."""
+    plain = steered(0.0, lambda control: None)
+    raised = steered(3.0, lambda control: control.set_budget(tokens=8_000))
+    lowered = steered(3.0, lambda control: control.set_budget(tokens=2_500))
+
+    assert 3_700 < plain.tokens <= 4_000
+    assert 7_700 < raised.tokens <= 8_000
+    assert 2_200 < lowered.tokens <= 2_500
+    assert all("the limit of tokens was changed" in o.timing_dependent for o in raised.outcomes)
+
+
+def test_lowered_calls_end_units_that_have_no_call_yet() -> None:
+    """Calls are given away too."""
+    ran = steered(0.5, lambda control: control.set_budget(calls=2))
+
+    assert sum(outcome.usage.calls for outcome in ran.outcomes) == 4, "those that ran by then"
+
+
+def test_tokens_that_an_allocator_gives_away_cannot_be_without_a_limit() -> None:
+    """Told at once, to whoever asks for it."""
+    refused: list[str] = []
+
+    def lift(control: Control) -> None:
+        with pytest.raises(ValueError, match="cannot be lifted") as caught:
+            control.set_budget(tokens=None)
+        refused.append(str(caught.value))
+
+    steered(0.5, lift)
+    early = Control()
+    early.set_budget(tokens=None)
+    engine, budget = FakeEngine("It is 1"), Budget(tokens=99)
+    with pytest.raises(ValueError, match="an allocator gives tokens away, so their limit"):
+        ttc.solve_many(
+            ["?"],
+            SelfConsistency(n=1),
+            model=engine,
+            budget=budget,
+            allocator="uniform",
+            control=early,
+        )
+
+    assert refused
 
 
 def test_an_allocator_needs_tokens_and_a_name_that_exists() -> None:

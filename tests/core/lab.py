@@ -18,7 +18,7 @@ from ttc.budget import LOGICAL, RESERVED, Account, in_units
 from ttc.ports import Clock, Request, Scope, Stream
 from ttc.prices import Prices
 from ttc.testing import FakeEngine, ManualClock, Script, _FakeGeneration
-from ttc.types import Branch, Chunk
+from ttc.types import Chunk
 
 QUESTION = "What is the answer to this?"
 PROMPT = 8
@@ -207,11 +207,7 @@ def prompt_tokens(requests: Sequence[Request]) -> int:
 
 def calls(requests: Sequence[Request]) -> int:
     """Calls without those that are only the tail of one."""
-    return sum(not _ends_in_a_cue(request.branch) for request in requests)
-
-
-def _ends_in_a_cue(branch: Branch) -> bool:
-    return branch.call is None and branch.parent is not None and branch.parent.call is not None
+    return sum(not request.call.endswith("/tail") for request in requests)
 
 
 def talker(failing: float = 0.0, answers: str = "1123", longest: int = 9) -> Script:

@@ -298,6 +298,32 @@ def test_a_deadline_of_many_problems_may_be_moved() -> None:
     assert [o.stopped_by for o in outcomes] == ["completed", "seconds", "seconds"]
 
 
+def test_a_cap_for_each_problem_outlives_a_change_of_the_whole() -> None:
+    """Of tokens as of time; each problem takes 38 tokens and three seconds."""
+    free = lambda c: c.set_budget(tokens=None, seconds=90)  # noqa: E731
+    outcomes = many({0.5: free}, 2, per_problem=Budget(tokens=28, seconds=60), concurrency=1)
+    late = many({0.5: free}, 2, per_problem=Budget(seconds=2.5), concurrency=1)
+
+    assert [o.usage.tokens for o in outcomes] == [28, 28]
+    assert [o.stopped_by for o in late] == ["seconds", "seconds"]
+
+
+def test_the_deadline_of_a_run_over_one_problem_may_be_raised() -> None:
+    """As that of a run over many."""
+    outcomes = many({0.5: lambda c: c.set_budget(seconds=9)}, 1, budget=Budget(seconds=1))
+
+    assert [o.stopped_by for o in outcomes] == ["completed"]
+
+
+def test_a_deadline_that_is_moved_into_the_past_blames_nobody(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The event loop was not blocked."""
+    steered(SIX, {3.5: lambda c: c.set_budget(seconds=1)}, LONG, pace=1.0)
+
+    assert "blocked the event loop" not in caplog.text
+
+
 def test_a_change_before_the_start_holds_from_the_start() -> None:
     """Whoever makes a Control may use it at once."""
     control = Control()

@@ -135,6 +135,23 @@ def test_other_problems_are_refused() -> None:
     assert ttc.solve(Problem.ask("p"), Sample() >> Vote(), model=engine).answer == "1"
 
 
+@pytest.mark.parametrize("allocator", [None, "greedy_gain"])
+def test_a_problem_that_a_pool_lacks_leaves_the_others(allocator: str | None) -> None:
+    """Its outcome holds the error, and nothing was spent on it."""
+    outcomes = ttc.solve_many(
+        [Problem.ask("?", id="x"), *POOL.problems],
+        "sample(n=2, max_tokens=9) >> vote()",
+        model=ReplayEngine(POOL),
+        budget=Budget(tokens=99),
+        allocator=allocator,
+        seed=0,
+    )
+
+    assert "the pool holds no problem 'x'" in str(outcomes[0].error)
+    assert (outcomes[0].usage.calls, outcomes[0].stopped_by) == (0, "error")
+    assert outcomes[1].answer is not None
+
+
 def test_a_length_that_nobody_recorded_is_refused() -> None:
     """Nothing could be charged for it."""
     pool = Pool(replace(c, num_tokens=None) for c in POOL)

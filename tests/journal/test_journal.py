@@ -23,6 +23,7 @@ from ttc.lines import Lines
 from ttc.ports import Scope, Stream
 from ttc.strategies import Best, Sample, Vote
 from ttc.testing import FakeEngine, ManualClock, ScriptedVerifier
+from ttc.verifiers import OutcomeRewardModel
 
 VOTE = "sample(n=6, ahead=2) >> vote(stop=cannot_be_overtaken())"
 
@@ -77,6 +78,21 @@ def test_a_kept_run_comes_to_what_it_comes_to_without(path: Path) -> None:
     )
 
     assert seen(kept) == seen(plain)
+
+
+def test_prompts_of_a_verifiers_own_are_kept_apart(path: Path) -> None:
+    """A judge reads each candidate by a prompt of its own, with a journal as without."""
+    engines: list[dict[str, Any]] = []
+    for _ in range(2):
+        reward = FakeEngine("", rewards=lambda branch, _: {"good": len(branch.text) % 7 / 7})
+        engines.append({"policy": FakeEngine(talker()), "reward": reward})
+    graph = Sample(n=6) >> OutcomeRewardModel(label="good") >> Best()
+
+    kept = ttc.solve(QUESTION, graph, models=engines[0], seed=1, journal=path)
+    plain = ttc.solve(QUESTION, graph, models=engines[1], seed=1)
+
+    assert len({branch.text for branch, _ in engines[0]["reward"].read}) > 1
+    assert seen(kept) == seen(plain) == seen(ttc.replay(path, graph))
 
 
 def test_an_intent_is_kept_before_the_engine_is_asked(path: Path) -> None:

@@ -1,6 +1,7 @@
 """Random strategies for property tests: what composes, in every way that it composes."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from zlib import crc32
 
 from hypothesis import strategies as st
@@ -8,18 +9,30 @@ from hypothesis import strategies as st
 from ttc import Budget, Candidate, Node, Problem, Score, Tail, confidence
 from ttc.ports import Scope
 from ttc.strategies import (
+    Abstain,
+    AdaptiveConsistency,
+    AgreeingWindow,
+    AnytimeValid,
     Best,
     CannotBeOvertaken,
     Cascade,
+    Certaindex,
+    Confident,
+    DeepConf,
+    Doubling,
+    EarlyExit,
     Exhausted,
     Sample,
+    SampleInRounds,
     SelfConsistency,
+    Share,
     Verify,
     Vote,
 )
 from ttc.strategies.stopping import StopRule
 from ttc.streams import iterate
 from ttc.testing import ScriptedVerifier
+from ttc.verifiers import FirstDecided
 
 TAILS = st.sampled_from([None, None, Tail(cue=" The answer is", max_tokens=2)])
 
@@ -44,14 +57,33 @@ class Judge(ScriptedVerifier):
         return (Score(value=len("".join(said)) % 4 / 4),) * len(candidates)
 
 
+COUNTING: Sequence[StopRule] = (
+    AdaptiveConsistency(),
+    AgreeingWindow(size=2),
+    AnytimeValid(),
+    Confident(at_least=0.6) & AgreeingWindow(size=2),
+    Doubling(),
+)
 RULES: st.SearchStrategy[StopRule] = st.sampled_from([Exhausted(), CannotBeOvertaken()])
+TRACES = st.sampled_from(
+    [None, None, EarlyExit(), Certaindex(interval=4, equal=2), DeepConf(num_warm_up=2)]
+)
 
 
 @st.composite
 def samples(draw: st.DrawFn) -> Node:
     """A sampler."""
+    if draw(st.integers(0, 4)) == 0:
+        n = draw(st.integers(1, 4))
+        return SampleInRounds(
+            n=n,
+            first=draw(st.sampled_from([None, 1, n])),
+            rule=draw(TRACES),
+            every=draw(st.sampled_from([2, 4])),
+            max_tokens=draw(st.sampled_from([4, 8, 12])),
+        )
     return Sample(
-        n=draw(st.integers(1, 6)),
+        n=draw(st.one_of(st.integers(1, 6), st.integers(1, 6), st.just("budget"))),
         max_tokens=draw(st.sampled_from([1, 4, 8, 8, 12, 12])),
         ahead=draw(st.sampled_from([None, None, 1, 2])),
         at_least=draw(st.sampled_from([None, 1])),
@@ -65,7 +97,10 @@ def choosing(draw: st.DrawFn, many: st.SearchStrategy[Node]) -> Node:
     graph, rule = draw(many), draw(RULES)
     kind = draw(st.sampled_from(["vote", "vote", "weighted", "best"]))
     if kind == "vote":
-        return graph >> Vote(stop=rule)
+        rule = draw(st.one_of(st.just(rule), st.sampled_from(COUNTING)))
+        limit = draw(st.sampled_from([None, None, Share(at=0.4), Share(resource="calls", at=0.6)]))
+        vote = graph >> Vote(stop=rule, limit=limit)
+        return vote >> Abstain(unless=confidence(0.5)) if draw(st.booleans()) else vote
     name = f"score{crc32(repr(graph).encode())}"  # what is inside may carry another one
     verifier = draw(st.sampled_from([ScriptedVerifier, ScriptedVerifier, Judge]))
     scored = verifier(
@@ -74,6 +109,9 @@ def choosing(draw: st.DrawFn, many: st.SearchStrategy[Node]) -> Node:
         needs=draw(st.sampled_from(["each", "each", "all"])),
         roles=frozenset({"policy"} if verifier is Judge else ()),
     )
+    if draw(st.booleans()):
+        scored = FirstDecided(scored, ScriptedVerifier({"3": 0.7}, name=f"{name}b"))
+        name = scored.name
     graph = graph >> Verify(scored, ahead=draw(st.sampled_from([None, 1, 2])))
     return graph >> (Best(by=name) if kind == "best" else Vote(weighted=True, by=name, stop=rule))
 
@@ -100,6 +138,12 @@ def _pooled(parts: list[Node]) -> Node:
     for part in parts[2:]:
         pool = pool | part
     return pool
+
+
+def bounded(graph: Node, budget: Budget) -> Budget:
+    """The budget, with a limit where the graph would go on forever without one."""
+    is_bounded = budget.tokens is not None or budget.calls is not None
+    return budget if is_bounded or "'budget'" not in repr(graph) else replace(budget, tokens=120)
 
 
 def budgets(seconds: bool = True) -> st.SearchStrategy[Budget]:

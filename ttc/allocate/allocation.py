@@ -17,6 +17,7 @@ import heapq
 import math
 from collections import deque
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from ttc.allocate.bids import Bid, Progress, Terms, Unit
@@ -89,6 +90,21 @@ class Allocation:
         return self._untold[0] if self._untold else None
 
     @property
+    def untold(self) -> Iterable[Unit]:
+        """Units whose results are to be told, the oldest first."""
+        return self._untold
+
+    @property
+    def num_open(self) -> int:
+        """Problems that may be open at once."""
+        return self._allocator.num_open
+
+    @property
+    def calls(self) -> int:
+        """Units that were given, but for those of which no call was made."""
+        return self._calls
+
+    @property
     def unopened(self) -> deque[int]:
         """Problems that have not been opened, in the order in which they would be."""
         return self._order
@@ -119,6 +135,13 @@ class Allocation:
                 return unit
             if self._short:
                 return None
+
+    def change(self, *, tokens: int, calls: int | None) -> None:
+        """Changes what may be spent, from now on."""
+        self.terms = replace(self.terms, tokens=tokens, calls=calls)
+        self._allowance = self._allocator.allowance(self.terms)
+        self._set_price()
+        self._rank_all()
 
     def size(self, problem: int, *, need: int, floor: int) -> None:
         """Notes what the next unit of an open problem costs at worst, and at least."""

@@ -5,24 +5,25 @@ it: once the selector has made its offer with the candidate that came of it. Whe
 than a chain of single candidates, units are told when their calls end, and the outcomes say so.
 
 A call that a stop cut is told at its worst case: how far it had come depends on timing. So is a
-unit that came too late for such a call.
+unit that came too late for such a call. Once somebody has changed the limits by hand, timing has
+entered anyway, and whatever was cut is told at its cost.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from ttc.allocate.allocation import Allocation, Open
 from ttc.allocate.bids import Unit
-from ttc.errors import BudgetExceeded
+from ttc.errors import BudgetExceeded, Revoked, TTCError
 from ttc.graph import Node
 from ttc.types import Candidate, Usage
 
-__all__ = ["Bidder", "Market", "Released", "Result", "run_market"]
+__all__ = ["Bidder", "Call", "Market", "Released", "Result", "run_market"]
 
 T = TypeVar("T")
 
@@ -38,11 +39,20 @@ class Released(BudgetExceeded):
         self.args = ("the allocator gives this problem no further call; raise the run's budget",)
 
 
+class Call(Protocol):
+    """A call of a run, as far as a market sees it."""
+
+    key: str
+
+    def abort(self, reason: TTCError | None = None) -> None:
+        """Ends it in this tick."""
+
+
 @dataclass(eq=False)
 class _Request:
     """A call that waits for a unit."""
 
-    key: str
+    call: Call
     need: int
     floor: int
     turn: asyncio.Future[int]
@@ -56,6 +66,8 @@ class Result:
     offer: Offer | None = None
     is_void: bool = False
     """Whether no call was made of it."""
+    is_revoked: bool = False
+    """Whether that is since a limit was lowered, and not since its problem asks for no more."""
     size: tuple[int, int] | None = None
     """What the call would have needed, at worst and at least, where the unit was too small."""
 
@@ -65,9 +77,12 @@ class _Held:
     """A unit, and the call that was made of it."""
 
     unit: Unit
+    call: Call
     tokens: int | None = None
     """What the call cost; `None` while it runs."""
     is_lost: bool = False
+    is_made: bool = True
+    """Whether there was a call at all, where it has ended."""
 
 
 class Bidder:
@@ -88,16 +103,16 @@ class Bidder:
 
     # What the run says
 
-    def request(self, key: str, *, need: int, floor: int) -> asyncio.Future[int]:
+    def request(self, call: Call, *, need: int, floor: int) -> asyncio.Future[int]:
         """A place in the line of this problem's calls; its result is the tokens that it may cost.
 
         Args:
-            key: the call, as `path#index`.
+            call: the call.
             need: its worst case.
             floor: the least that it can run with.
         """
         turn: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        self._waiting.append(_Request(key, need, floor, turn))
+        self._waiting.append(_Request(call, need, floor, turn))
         if not self._has_asked:
             self._has_asked = True
             self._market.opened(self._problem, need, floor)
@@ -108,9 +123,9 @@ class Bidder:
         """A call has ended."""
         held = self._held.get(key)
         if held is None or held.tokens is not None:
-            self._waiting = deque(request for request in self._waiting if request.key != key)
+            self._waiting = deque(request for request in self._waiting if request.call.key != key)
             return
-        held.tokens = usage.tokens
+        held.tokens, held.is_made = usage.tokens, bool(usage.calls)
         held.is_lost = held.is_lost or is_cancelled
         self._market.ended(held.unit)
         if held.is_lost or not self._market.is_direct or not usage.calls:
@@ -161,6 +176,27 @@ class Bidder:
         self._is_released = True
         self._serve()
 
+    def in_use(self) -> list[Unit]:
+        """Units whose call runs, or is still to come."""
+        running = (held.unit for held in self._held.values() if held.tokens is None)
+        return [*running, *self._units]
+
+    def spared(self) -> int:
+        """Tokens that calls which have ended did not use, and that the market is not told of."""
+        ended = (held for held in self._held.values() if held.tokens is not None)
+        return sum(held.unit.tokens - (held.tokens or 0) for held in ended)
+
+    def revoke(self, unit: Unit, reason: Revoked) -> None:
+        """Takes a unit back; its call, if there is one, ends in this tick."""
+        if unit in self._units:
+            self._units.remove(unit)
+            self._market.ended(unit)
+            self._market.told(unit, Result(is_void=True, is_revoked=True))
+            return
+        for held in list(self._held.values()):
+            if held.unit is unit and held.tokens is None:
+                held.call.abort(reason)
+
     def _serve(self) -> None:
         while self._waiting and (self._units or self._is_released):
             request = self._waiting[0]
@@ -179,7 +215,7 @@ class Bidder:
             self._void(unit, size=(request.need, request.floor))
             return
         self._waiting.popleft()
-        self._held[request.key] = _Held(unit)
+        self._held[request.call.key] = _Held(unit, request.call)
         request.turn.set_result(unit.tokens)
 
     def _tell(self, key: str, offer: Offer | None = None) -> None:
@@ -188,8 +224,12 @@ class Bidder:
             return
         if held.tokens is None:
             self._market.ended(held.unit)
-        tokens = held.unit.tokens if held.is_lost else held.tokens or 0
-        self._market.told(held.unit, Result(tokens=tokens, offer=offer))
+        tokens = held.tokens
+        if tokens is None or (held.is_lost and not self._market.is_steered):
+            tokens = held.unit.tokens
+        revoked = self._market.is_steered and not held.is_made
+        result = Result(tokens=tokens, offer=offer, is_void=revoked, is_revoked=revoked)
+        self._market.told(held.unit, result)
 
     def _void(self, unit: Unit, size: tuple[int, int] | None = None) -> None:
         self._market.ended(unit)
@@ -201,7 +241,7 @@ async def run_market(
     graph: Node,
     solve: Callable[[int, Bidder], Coroutine[Any, Any, T]],
     *,
-    num_open: int,
+    begin: Callable[[Market], None],
     most: int,
 ) -> list[T]:
     """Solves all problems of an allocation; returns what `solve` returns of each, in order.
@@ -210,23 +250,25 @@ async def run_market(
         allocation: what gives the units away.
         graph: the strategy of every problem.
         solve: the run of one problem.
-        num_open: problems that are open at once.
+        begin: is given the market before anything happens in it.
         most: calls that run at once; it changes no outcome.
     """
     done: dict[int, T] = {}
-    async with asyncio.TaskGroup() as group:
+    group = asyncio.TaskGroup()
 
-        async def one(problem: int, bidder: Bidder) -> None:
-            try:
-                done[problem] = await solve(problem, bidder)
-            finally:
-                bidder.end()
+    async def one(problem: int, bidder: Bidder) -> None:
+        try:
+            done[problem] = await solve(problem, bidder)
+        finally:
+            bidder.end()
 
-        def open_problem(problem: int, bidder: Bidder) -> None:
-            group.create_task(one(problem, bidder))
+    def open_problem(problem: int, bidder: Bidder) -> None:
+        group.create_task(one(problem, bidder))
 
-        market = Market(allocation, graph, open_problem, num_open=num_open, concurrency=most)
-        market.advance()
+    market = Market(allocation, graph, open_problem, concurrency=most)
+    begin(market)
+    async with group:
+        market.start()
     return [done[problem] for problem in sorted(done)]
 
 
@@ -239,33 +281,38 @@ class Market:
         graph: Node,
         open_problem: Callable[[int, Bidder], None],
         *,
-        num_open: int,
         concurrency: int,
     ) -> None:
-        """A market; nothing happens before `advance`.
+        """A market; nothing happens before `start`.
 
         Args:
             allocation: what gives the units away.
             graph: the strategy of every problem.
             open_problem: starts the run of a problem.
-            num_open: problems that are open at once.
             concurrency: units that are used at once; it changes no outcome.
         """
         self.is_direct = _is_direct(graph)
         """Whether each call makes one candidate, and the selector offers with every one."""
         self._allocation, self._open_problem = allocation, open_problem
-        self._num_open, self._concurrency = num_open, concurrency
+        self.is_steered = False
+        """Whether somebody has changed its limits by hand."""
+        self._concurrency = concurrency
         self._bidders: dict[int, Bidder] = {}
         self._opening: int | None = None
         self._results: dict[int, Result] = {}
         self._offers: dict[int, Offer] = {}
         self._line: deque[Unit] = deque()
         self._running = 0
-        self._is_over = self._is_advancing = False
+        self._has_begun = self._is_over = self._is_advancing = False
+
+    def start(self) -> None:
+        """Opens the first problems."""
+        self._has_begun = True
+        self.advance()
 
     def advance(self) -> None:
         """Gives units away, and tells results, as far as that goes now."""
-        if self._is_advancing:
+        if self._is_advancing or not self._has_begun:
             return
         self._is_advancing = True
         try:
@@ -273,6 +320,48 @@ class Market:
                 pass
         finally:
             self._is_advancing = False
+
+    def set_limits(self, limits: Mapping[str, float | None]) -> None:
+        """Changes what may be spent in all; what no longer fits is ended, the newest first."""
+        tokens, calls = limits["tokens"], limits["calls"]
+        self.is_steered, self._is_over = True, False
+        self._allocation.change(
+            tokens=int(tokens or 0), calls=None if calls is None else int(calls)
+        )
+        self._wind_down()
+        self.advance()
+
+    def _wind_down(self) -> None:
+        """Takes units back until what is spent and promised is within the limits."""
+        terms, self._is_advancing = self._allocation.terms, True
+        limits = {"tokens": terms.tokens, "calls": terms.calls}
+        in_use = [unit for bidder in self._bidders.values() for unit in bidder.in_use()]
+        for unit in sorted([*self._line, *in_use], key=lambda unit: -unit.number):
+            committed = self._committed()
+            over = [r for r, most in limits.items() if most is not None and committed[r] > most]
+            if not over:
+                break
+            self._revoke(unit, Revoked(over[0], limit=limits[over[0]] or 0))
+        self._is_advancing = False
+
+    def _committed(self) -> dict[str, int]:
+        """What is spent, and what units in flight may still spend."""
+        allocation = self._allocation
+        tokens, calls = allocation.spent + allocation.reserved, allocation.calls
+        for unit in allocation.untold:
+            result = self._results.get(unit.number)
+            if result is not None:
+                tokens -= unit.tokens - result.tokens
+                calls -= result.is_void
+        tokens -= sum(bidder.spared() for bidder in self._bidders.values())
+        return {"tokens": tokens, "calls": calls}
+
+    def _revoke(self, unit: Unit, reason: Revoked) -> None:
+        if unit in self._line:
+            self._line.remove(unit)
+            self._results[unit.number] = Result(is_void=True, is_revoked=True)
+        else:
+            self._bidders[unit.problem].revoke(unit, reason)
 
     def _step(self) -> bool:
         self._deliver()
@@ -308,7 +397,7 @@ class Market:
         if result.size is not None:
             need, floor = result.size
             self._allocation.size(unit.problem, need=need, floor=floor)
-        elif result.is_void:
+        elif result.is_void and not result.is_revoked:
             self._allocation.close(unit.problem)
 
     def _deliver(self) -> None:
@@ -328,7 +417,7 @@ class Market:
 
     def _open_the_rest(self) -> bool:
         """After the end of the budget those who got nothing are opened, to say so."""
-        if not self._allocation.unopened or len(self._bidders) >= self._num_open:
+        if not self._allocation.unopened or len(self._bidders) >= self._allocation.num_open:
             return False
         problem = self._allocation.unopened.popleft()
         self._open(problem)

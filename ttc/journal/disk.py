@@ -141,6 +141,7 @@ class DiskJournal(Journal):
         self._num_lost = 0
         if kept.run:
             _compare(kept.name, "run", kept.run, facts)
+            _refuse_steered(kept)
         kept.lose_open()
         self.elapsed, self.tokens_lost = kept.elapsed, kept.tokens_lost
         self._begun = clock.now() - self.elapsed
@@ -407,6 +408,31 @@ def _compare(name: str, where: str, before: Mapping[str, Any], now: Mapping[str,
     for key in sorted({*before, *now} - set(_OF_NO_ACCOUNT)):
         if before.get(key) != now.get(key):
             raise JournalMismatch(name, where, key, _short(before.get(key)), _short(now.get(key)))
+
+
+_BY_HAND = {
+    "limit_changed": "the limit of {resource} was changed",
+    "price_changed": "the price of {model} was changed",
+    "call_cancelled": "{call} was cancelled",
+    "run_cancelled": "the run was cancelled",
+}
+"""Decisions of somebody outside: nothing tells at which moment they would come again."""
+
+
+def _refuse_steered(kept: Kept) -> None:
+    """Refuses what was changed by hand while it ran.
+
+    Raises:
+        RecordError: it was.
+    """
+    for record in kept.records.values():
+        detail = record["detail"]
+        if record["path"] == "" and detail.get("rule") in _BY_HAND:
+            what = _BY_HAND[detail["rule"]].format_map(detail)
+            raise RecordError(
+                f"{kept.name} cannot be repeated or gone on with: {what} by hand while it ran; "
+                "begin another run"
+            )
 
 
 def _short(value: Any) -> str:

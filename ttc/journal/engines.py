@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from hashlib import blake2b
 from typing import Any, Protocol
 
 from ttc.costs import Costs
@@ -20,6 +22,7 @@ from ttc.journal.values import (
     costs_of,
     error_of,
     error_values,
+    problem_values,
     segment_values,
     usage_of,
     usage_values,
@@ -65,9 +68,11 @@ class JournaledEngine:
         self._engine, self._journal = engine, journal
 
     def root(self, problem: Problem, role: str) -> Branch:
-        """The problem's prompt, as it was when the run began."""
+        """A problem's prompt, as it was when the run began."""
+        asked = json.dumps(problem_values(problem), sort_keys=True)
+        whole = blake2b(asked.encode(), digest_size=16).hexdigest()
         values = self._journal.known(
-            f"prompt of {role}", lambda: segment_values(self._engine.root(problem, role))
+            f"prompt of {role}: {whole}", lambda: segment_values(self._engine.root(problem, role))
         )
         return branch_of(values, None, role)
 
