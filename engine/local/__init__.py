@@ -1,4 +1,4 @@
-"""The embedded engine: Llama-family GGUF models in plain PyTorch on CPU.
+"""The embedded engine: Llama-family models of GGUF files and folders, in C or PyTorch on the CPU.
 
 Importing this package sets how OpenMP's threads wait (see `threads`) and imports no torch;
 `LocalEngine` is loaded when it is first asked for.

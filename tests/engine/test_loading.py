@@ -161,6 +161,29 @@ def test_without_a_compiler_pytorch_computes_and_says_so(
     assert caplog.text.count("no C compiler") == 1
 
 
+def test_a_compiler_that_is_not_there_is_as_none(
+    file: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """`CC` is a command, and may name what is missing."""
+    monkeypatch.setenv("CC", "no-such-compiler -O1")
+    with caplog.at_level(logging.WARNING), LocalEngine.load(file) as engine:
+        assert "float32" in engine.numerics
+
+    assert "no C compiler 'no-such-compiler', which CC names" in caplog.text
+
+
+def test_kernels_that_cannot_be_kept_are_as_none(
+    file: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    """A home that nobody can write to still computes."""
+    (tmp_path / "kernels").touch()
+    monkeypatch.setenv("TTC_HOME", str(tmp_path))
+    with caplog.at_level(logging.WARNING), LocalEngine.load(file) as engine:
+        assert "float32" in engine.numerics
+
+    assert "the kernels cannot be kept" in caplog.text
+
+
 def test_int8_that_was_asked_for_is_never_replaced(file: Path, no_compiler: None) -> None:
     """Without a compiler it is refused."""
     with pytest.raises(EngineError, match="no C compiler"):

@@ -3,6 +3,7 @@
 import doctest
 import re
 from dataclasses import fields, is_dataclass
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +15,16 @@ from ttc.strategies.stopping import Rule
 from ttc.text_form import parse
 
 PAGES = [*sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md"]
+EXAMPLES = {
+    page.name: "".join(found)
+    for page in PAGES
+    if (
+        found := re.findall(
+            r"^```pycon\n(.*?)^```$", page.read_text("utf-8"), re.DOTALL | re.MULTILINE
+        )
+    )
+}
+"""What a reader can type in Python, by page."""
 STRATEGIES = (ROOT / "docs" / "strategies.md").read_text(encoding="utf-8")
 PARTS = ("What it does", "When it pays", "Cost", "Example", "Options", "Known limits", "Source")
 CLASSES = [
@@ -26,18 +37,27 @@ def _section(title: str) -> str:
     return STRATEGIES.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
 
 
-@pytest.mark.parametrize(("page", "least"), [("strategies.md", 20), ("verifiers.md", 6)])
-def test_the_examples_of_a_page_are_true(page: str, least: int) -> None:
+@pytest.mark.parametrize("page", EXAMPLES)
+def test_the_examples_of_a_page_are_true(page: str) -> None:
     """Run from top to bottom, as a reader would."""
-    source = (ROOT / "docs" / page).read_text(encoding="utf-8")
-    text = "".join(re.findall(r"^```pycon\n(.*?)^```$", source, re.DOTALL | re.MULTILINE))
-    test = doctest.DocTestParser().get_doctest(text, {}, page, None, 0)
+    test = doctest.DocTestParser().get_doctest(EXAMPLES[page], {}, page, None, 0)
     told: list[str] = []
 
     result = doctest.DocTestRunner(verbose=False).run(test, out=told.append)
 
     assert "".join(told) == ""
-    assert result.attempted > least
+    assert result.attempted > 2
+
+
+def test_the_pages_with_examples_are_found() -> None:
+    """Those of strategies and verifiers at least."""
+    assert {"strategies.md", "verifiers.md"} <= set(EXAMPLES)
+
+
+@pytest.mark.parametrize("page", PAGES[:-1], ids=lambda page: page.name)
+def test_the_readme_links_every_page(page: Path) -> None:
+    """So that whoever starts there finds it."""
+    assert f"](docs/{page.name})" in PAGES[-1].read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("node", NODES, ids=lambda node: node.__name__)

@@ -6,7 +6,6 @@ import asyncio
 import os
 import platform
 import re
-import shutil
 import sys
 from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, metadata, requires, version
@@ -16,7 +15,7 @@ from typing import Any
 
 from ttc.cli.models import where
 from ttc.cli.terminal import one_line, show, table
-from ttc.errors import SandboxError
+from ttc.errors import EngineError, SandboxError
 from ttc.registry import DISTRIBUTION, install_hint, room
 from ttc.sandbox.zygote import Zygote
 
@@ -24,7 +23,6 @@ __all__ = ["doctor"]
 
 _GIB = 1 << 30
 _CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
-_COMPILERS = ("cc", "gcc", "clang", "cl")
 
 
 def doctor() -> None:
@@ -37,7 +35,7 @@ def doctor() -> None:
         "memory": _memory,
         "wait policy": _wait_policy,  # before torch: importing it decides how threads wait
         "torch": _torch,
-        "compiler": _compiler,
+        "kernels": _kernels,
         "sandbox": _sandbox,
         "pip": lambda: "there" if find_spec("pip") else "missing; `ttc pull` needs it",
         "TTC_HOME": lambda: f"{room('engine.local.hub.models').home()}",
@@ -122,9 +120,12 @@ def _torch() -> str:
     return f"{torch.__version__}, {f'{devices} CUDA devices' if devices else 'no CUDA device'}"
 
 
-def _compiler() -> str:
-    found = [path for name in _COMPILERS if (path := shutil.which(name))]
-    return found[0] if found else "none"
+def _kernels() -> str:
+    """The kernels in C of the embedded engine, which builds them when it is first used."""
+    try:
+        return str(room("engine.local.native.build").describe())
+    except EngineError as error:
+        return one_line(f"none, so models compute in fp32, many times slower: {error}")
 
 
 def _sandbox() -> str:

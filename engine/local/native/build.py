@@ -11,6 +11,7 @@ import fcntl
 import hashlib
 import os
 import platform
+import shlex
 import shutil
 import subprocess
 import tempfile
@@ -20,7 +21,7 @@ from pathlib import Path
 from ttc.config import settings
 from ttc.errors import EngineError
 
-__all__ = ["OPTIONS", "load_library"]
+__all__ = ["OPTIONS", "describe", "load_library"]
 
 _HERE = Path(__file__).parent
 _COMPILERS = ("cc", "gcc", "clang")
@@ -28,30 +29,71 @@ _TIMEOUT_S = 120.0
 OPTIONS = ("-march=native",)
 """What fits the kernels to this processor. Others build the variant for any processor."""
 _ALWAYS = ("-O3", "-std=gnu11", "-ffp-contract=off", "-fopenmp", "-shared", "-fPIC")
+_SETS = {"__AVX512VNNI__": "AVX-512 VNNI", "__AVX2__": "AVX2"}
+"""The variants that `dot.h` has, the best first, by what the compiler defines for each."""
 
 
 def load_library(options: Sequence[str] = OPTIONS) -> ctypes.CDLL:
     """The kernels, built if they are not there yet.
 
     Raises:
-        EngineError: there is no C compiler, or it cannot build them.
+        EngineError: there is no C compiler, it cannot build them, or they cannot be kept.
     """
-    compiler = os.environ.get("CC") or next(filter(shutil.which, _COMPILERS), None)
-    if compiler is None:
+    compiler = _compiler()
+    path = _place(compiler, options)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with (path.parent / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # of many processes one builds, and the others wait
+            if not path.exists():
+                _build(compiler, options, path)
+        return ctypes.CDLL(str(path))
+    except OSError as error:
+        raise EngineError(f"the kernels cannot be kept in {path.parent}: {error}") from error
+
+
+def describe() -> str:
+    """Which kernels this machine gets, by which compiler, and whether they are built already.
+
+    Raises:
+        EngineError: there is no C compiler, or it does not know this processor.
+    """
+    compiler = _compiler()
+    defined = _said([*compiler, *OPTIONS, "-dM", "-E", "-x", "c", os.devnull]).split()
+    name = next((name for macro, name in _SETS.items() if macro in defined), "portable")
+    is_built = _place(compiler, OPTIONS).exists()
+    state = "built" if is_built else "not built yet, which the first model that is loaded does"
+    return f"{name}, {state}, compiler {shlex.join(compiler)}"
+
+
+def _compiler() -> list[str]:
+    """The compiler's command, of `CC` where that is set."""
+    named = shlex.split(os.environ.get("CC", ""))
+    if named and not shutil.which(named[0]):
+        raise EngineError(f"there is no C compiler {named[0]!r}, which CC names; set or unset it")
+    found = named or [name for name in _COMPILERS if shutil.which(name)][:1]
+    if not found:
         raise EngineError("there is no C compiler (cc, gcc or clang) to build the kernels with")
-    path = settings().home.value / "kernels" / f"{_name(compiler, options)}.so"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with (path.parent / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # of many processes one builds, and the others wait
-        if not path.exists():
-            _build(compiler, options, path)
-    return ctypes.CDLL(str(path))
+    return found
 
 
-def _name(compiler: str, options: Sequence[str]) -> str:
-    version = subprocess.run(
-        [compiler, "--version"], capture_output=True, text=True, check=False, timeout=_TIMEOUT_S
-    ).stdout
+def _place(compiler: Sequence[str], options: Sequence[str]) -> Path:
+    """Where the library lies once it is built."""
+    return settings().home.value / "kernels" / f"{_name(compiler, options)}.so"
+
+
+def _said(command: Sequence[str]) -> str:
+    """What a command of the compiler writes."""
+    try:
+        return subprocess.run(
+            command, capture_output=True, text=True, check=True, timeout=_TIMEOUT_S
+        ).stdout
+    except (OSError, subprocess.SubprocessError) as error:
+        raise EngineError(f"the C compiler {command[0]!r} cannot be used: {error}") from error
+
+
+def _name(compiler: Sequence[str], options: Sequence[str]) -> str:
+    version = _said([*compiler, "--version"])
     digest = hashlib.sha256()
     for part in (version, *_ALWAYS, *options, platform.machine(), _processor()):
         digest.update(part.encode() + b"\0")
@@ -69,12 +111,12 @@ def _processor() -> str:
     return next((line for line in lines if line.startswith(("flags", "Features"))), "")
 
 
-def _build(compiler: str, options: Sequence[str], path: Path) -> None:
+def _build(compiler: Sequence[str], options: Sequence[str], path: Path) -> None:
     """Compiles in a folder of its own, and moves the library into its place when it is whole."""
     sources = [str(source) for source in sorted(_HERE.glob("*.c"))]
     with tempfile.TemporaryDirectory(dir=path.parent) as folder:
         made = Path(folder) / path.name
-        command = [compiler, *_ALWAYS, *options, *sources, "-o", str(made), "-lm"]
+        command = [*compiler, *_ALWAYS, *options, *sources, "-o", str(made), "-lm"]
         try:
             done = subprocess.run(
                 command, capture_output=True, text=True, check=False, timeout=_TIMEOUT_S
@@ -83,6 +125,6 @@ def _build(compiler: str, options: Sequence[str], path: Path) -> None:
             raise EngineError(f"the kernels cannot be built: {error}") from error
         if done.returncode:
             raise EngineError(
-                f"the kernels cannot be built: {' '.join(command[:1])} says: {done.stderr[-500:]}"
+                f"the kernels cannot be built: {shlex.join(compiler)} says: {done.stderr[-500:]}"
             )
         made.replace(path)
