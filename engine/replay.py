@@ -92,8 +92,9 @@ class ReplayEngine:
         draws = self._runs.get(request.branch)
         if draws is None:
             raise RecordError(
-                "only the prompt of a problem can be sampled, as a recorded completion does not go "
-                "on, and a run on a pool needs no journal; run on a model, or without journal="
+                "a pool samples the prompts of its problems alone: it goes on with no text, and a "
+                "run on it has no journal, since it repeats by itself; run on a model, or without "
+                "journal="
             )
         completion = draws.next()
         _check(completion, request)

@@ -19,6 +19,7 @@ from ttc.ports import Engine
 __all__ = [
     "DISTRIBUTION",
     "install_hint",
+    "is_pool",
     "load_allocator",
     "load_engine",
     "lookup",
@@ -158,6 +159,11 @@ def load_allocator(name: str) -> Any:
         raise ValueError(error.args[0]) from None
 
 
+def is_pool(model: str) -> bool:
+    """Whether a model is the path of a pool of completions."""
+    return model.endswith(".jsonl")
+
+
 def load_engine(
     model: str | Engine, progress: Callable[[str, int, int | None], None] | None = None
 ) -> Engine:
@@ -172,7 +178,7 @@ def load_engine(
     """
     if not isinstance(model, str):
         return model
-    if model.endswith(".jsonl"):
+    if is_pool(model):
         return cast("Engine", room("engine.replay").ReplayEngine(model))
     try:
         local = import_module("ttc.engine.local")

@@ -130,6 +130,22 @@ def test_an_allocator_holds_the_budget_of_all_together(
     assert max(outcome["usage"]["tokens"] for outcome in shared) <= 160
 
 
+def test_an_allocator_leaves_the_other_limits_to_each_problem(
+    run_ttc: Cli, use_engine: Use, questions: str
+) -> None:
+    """One that cannot be held is refused, and none is forgotten."""
+    use_engine(FakeEngine("The answer is 7."))
+    run = ("solve", "--problems", questions, "--json", *VOTE, "--allocator", "uniform")
+    free = json.loads(run_ttc(*run, "--budget", "tokens=400").stdout)
+    most = min(outcome["usage"]["flops"] for outcome in free) // 2
+    bound = json.loads(run_ttc(*run, "--budget", f"tokens=400,flops={most}").stdout)
+    refused = run_ttc(*run, "--budget", "tokens=400,cost_usd=1")
+
+    assert max(outcome["usage"]["flops"] for outcome in bound) <= most
+    assert refused.returncode == 2
+    assert "has no price" in refused.stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "fault"),
     [

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from ttc.engine.replay import ReplayEngine
 from ttc.errors import EngineError
 from ttc.pools import read
 from ttc.testing import FakeEngine
@@ -49,6 +50,21 @@ def test_a_pool_is_drawn_and_gone_on_with(
     assert first.stdout == f"drew 4 completions, found 0; {path} holds 4\n"
     assert again.stdout == f"drew 2 completions, found 4; {path} holds 6\n"
     assert (calls, engine.calls) == (4, 6)
+
+
+def test_a_question_is_solved_on_a_pool_and_not_kept(
+    pool: str, run_ttc: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It repeats by itself, so that keeping it is refused where it is asked for."""
+    monkeypatch.setenv("TTC_HOME", str(tmp_path / "home"))
+    engine = ReplayEngine(pool)
+    monkeypatch.setattr("ttc.registry.load_engine", lambda model, _=None: engine)
+    question = read(pool).problems[0].messages[-1].content
+    run = ("solve", question, "--model", pool, "--strategy", "sample(n=2) >> vote()")
+
+    assert run_ttc(*run).returncode == 0
+    assert not list((tmp_path / "home").glob("runs/*.journal"))
+    assert "leave out --keep" in run_ttc(*run, "--keep").stderr
 
 
 def test_calls_that_fail_are_told(tmp_path: Path, task: str, run_ttc: Cli, use_engine: Use) -> None:

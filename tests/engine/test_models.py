@@ -132,7 +132,9 @@ def test_pulls_at_the_same_time_are_safe(home: Path, pip: Callable[..., list[lis
 
 
 def test_a_model_that_is_not_there_says_how_to_get_it(home: Path) -> None:
-    """Known or unknown."""
+    """Known or unknown, or a folder of something else."""
+    with pytest.raises(ModelFileError, match=r"a folder without config\.json"):
+        find(home)
     with pytest.raises(ModelFileError, match=r"has not been pulled; run `ttc pull toy`"):
         find("toy")
     with pytest.raises(ModelFileError, match=r"no model 'gpt-9'.*`ttc pull smollm2-135m`"):

@@ -179,7 +179,7 @@ def test_log_probabilities_are_there_if_all_have_them() -> None:
 
 
 def test_a_run_on_a_pool_needs_no_journal(tmp_path: Path) -> None:
-    with pytest.raises(RecordError, match="a run on a pool needs no journal"):
+    with pytest.raises(RecordError, match="a run on it has no journal"):
         solve("sample(n=2) >> vote()", journal=tmp_path / "run")
 
 

@@ -30,8 +30,10 @@ def read_problems(path: Path, answer_format: AnswerFormat) -> list[Problem]:
     """
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise Fault(f"{path}: {error}") from None
+    except OSError as error:
+        raise Fault(f"{path} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise Fault(f"{path} is no text in UTF-8: {error}") from None
     is_json = path.suffix in (".jsonl", ".json")
     problems = [
         _problem(line, f"{path}, line {place}", str(place), is_json, answer_format)
@@ -72,7 +74,7 @@ def solve_problems(
     """Solves problems; `limits` are those of one, which an allocator may give to another.
 
     With an allocator the run holds as many tokens and calls as all problems together, and one may
-    spend at most four times its part.
+    spend at most four times its part. All other limits stay those of one.
     """
     if allocator is None:
         return solve_many(problems, graph, per_problem=limits, **arguments)
@@ -85,10 +87,11 @@ def solve_problems(
         calls=None if calls is None else calls * count,
         seconds=limits.seconds,
     )
-    one = Budget(
+    one = replace(
+        limits,
         tokens=limits.tokens * most,
         calls=None if calls is None else calls * most,
-        verifier_calls=limits.verifier_calls,
+        seconds=None,
     )
     try:
         return solve_many(

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ttc.cli.engines import DEFAULT_MODEL, engine_of
+from ttc.cli.engines import DEFAULT_MODEL, MODEL_HELP, engine_of
 from ttc.cli.terminal import Fault, counted, is_live, say, status
 from ttc.pools import PoolFile
 from ttc.pools.draw import Drawn, Plan, draw
@@ -28,9 +28,7 @@ def sample(  # noqa: PLR0913 - every option of the command
         Path, typer.Option("--output", "-o", help="The pool to write.", show_default=False)
     ],
     n: Annotated[int, typer.Option("-n", help="Completions of each problem.")] = 16,
-    model: Annotated[
-        str, typer.Option(help="A built-in name, or a path to a model.")
-    ] = DEFAULT_MODEL,
+    model: Annotated[str, typer.Option(help=MODEL_HELP)] = DEFAULT_MODEL,
     problems: Annotated[
         int | None, typer.Option(help="How many problems.", show_default="all")
     ] = None,

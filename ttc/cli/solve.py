@@ -19,7 +19,7 @@ from ttc.cli.steering import steerable
 from ttc.cli.terminal import Fault, counted, is_live, one_line, say, status
 from ttc.journal.runs import info, new_run, path_of
 from ttc.journal.values import problem_of
-from ttc.registry import room
+from ttc.registry import is_pool, room
 from ttc.sandbox.zygote import SandboxChoice
 from ttc.solve import replay
 from ttc.solve import solve as solve_problem
@@ -104,8 +104,8 @@ def solve(  # noqa: PLR0913 - every option of the command
         problem, limits = _problem(question, answer_format), parse_budget(budget)
         if seed is None:
             seed = secrets.randbits(32)  # few enough bits for every reader of JSON
-        begin = _Begin(problem, strategy, limits, seed, new_run() if keep else None, jail)
-        outcome = begin.on(model)
+        kept = _kept(context, keep, model)
+        outcome = _Begin(problem, strategy, limits, seed, kept, jail).on(model)
     fault = shortage(outcome) or failure(outcome)
     if json:
         say(as_json(outcome))
@@ -113,6 +113,15 @@ def solve(  # noqa: PLR0913 - every option of the command
         show_outcome(outcome)
     if fault is not None:
         raise Fault(fault)
+
+
+def _kept(context: typer.Context, keep: bool, model: str) -> Path | None:
+    """Where the run is kept; `None` for one on a pool, which repeats by itself."""
+    if is_pool(model):
+        if keep and _is_given(context, "keep"):
+            raise Fault("a run on a pool repeats by itself and is not kept; leave out --keep")
+        return None
+    return new_run() if keep else None
 
 
 class _Begin(NamedTuple):

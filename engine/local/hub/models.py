@@ -106,7 +106,9 @@ def find(name_or_path: str | os.PathLike[str]) -> Path:
         if found is None:
             raise ModelFileError(_absent(name, "neither a path, nor pulled", name))
     if found is None:
-        raise ModelFileError(_absent(name, "neither a path nor a model", min(MODELS)))
+        is_folder = os.path.isdir(os.path.expanduser(name))
+        what = f"a folder without {CONFIG}" if is_folder else "neither a path nor a model"
+        raise ModelFileError(_absent(name, what, min(MODELS)))
     return found
 
 
