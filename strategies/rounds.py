@@ -248,6 +248,7 @@ class _Lane:
             max_tokens=probe.max_tokens,
             sampling=_GREEDY,
             at_least=probe.max_tokens,
+            booked_as="probe",
         )
         answer: Branch | None = None
         with suppress(EngineError):  # whether it fails or is refused, it says nothing

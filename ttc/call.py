@@ -53,6 +53,13 @@ class Plan:
     at_least: int | None
     until: tuple[str | int, ...]
     tail: Tail | None
+    booked_as: str | None = None
+    """Who is charged, where that is not the role of the branch."""
+
+    @property
+    def charged(self) -> str:
+        """The role that is charged."""
+        return self.booked_as or self.branch.role
 
     @property
     def key(self) -> str:
@@ -165,7 +172,7 @@ class Call:
             self.cancelled = self._run.cut = True
             label = Usage(tokens_cancelled=self.usage.tokens)
             self.usage += label
-            self._run.book(self._plan.branch.role, label)
+            self._run.book(self._plan.charged, label)
             self._run.journal.amend(self._place, usage=self.usage)
 
     async def _generate(self, ticket: Ticket) -> Branch:
@@ -298,7 +305,7 @@ class Call:
         )
         granted = ticket.granted["tokens"] - ticket.prompt_tokens
         ticket.settle({"tokens": tokens, "calls": 1, **self._meter.booked(ticket.granted)})
-        self._run.book(self._plan.branch.role, self.usage)
+        self._run.book(self._plan.charged, self.usage)
         self._end({"granted": granted, "finish": finish, **detail})
 
     def _end(self, detail: Mapping[str, Any]) -> None:

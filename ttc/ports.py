@@ -369,9 +369,8 @@ class Scope(Protocol):
             index: which of the node's calls this is. Seeds come from (run seed, path, index).
             max_tokens: the most output tokens, and what is reserved.
             sampling: how tokens are drawn.
-            at_least: the fewest tokens that a tight budget may shrink `max_tokens` to; half of
-                `max_tokens` by default, and at most 16 for the first call of a problem, or of a
-                part that runs together with others.
+            at_least: the fewest tokens that a tight budget may shrink `max_tokens` to; half of it
+                by default, and at most 16 for the first call of a problem or of a part of it.
             until: strings and token ids that end the call.
             tail: what follows where the call is cut by its length; reserved with it.
 
@@ -389,8 +388,9 @@ class Scope(Protocol):
         sampling: Sampling = UNFILTERED,
         at_least: int | None = None,
         until: tuple[str | int, ...] = (),
+        booked_as: str | None = None,
     ) -> Stream[Chunk]:
-        """As `generate`, piece by piece; `stop()` ends the call and refunds the rest."""
+        """As `generate`, piece by piece; `stop()` refunds the rest. Another role may be charged."""
 
     async def verify(
         self, verifier: Verifier, candidates: Sequence[Candidate]

@@ -186,6 +186,7 @@ class NodeScope(Work):
         sampling: Sampling = UNFILTERED,
         at_least: int | None = None,
         until: tuple[str | int, ...] = (),
+        booked_as: str | None = None,
     ) -> PumpStream[Chunk]:
         """As `generate`, piece by piece; `stop()` ends the call and refunds the rest."""
         plan = Plan(
@@ -197,6 +198,7 @@ class NodeScope(Work):
             at_least=at_least,
             until=until,
             tail=None,
+            booked_as=booked_as,
         )
         work = self.innermost().part()
         return PumpStream(self._chunks(plan, work), work)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from ttc.budget import LOGICAL, MEASURED, RESERVED, Account, shares
 from ttc.clock import StandingClock, SystemClock
@@ -292,8 +292,7 @@ def _allocator(named: Allocator | str | None) -> Allocator | None:
         return named
     from ttc.registry import load_allocator
 
-    allocator: Allocator = load_allocator(named)
-    return allocator
+    return cast("Allocator", load_allocator(named))
 
 
 async def _solve_one(
@@ -401,9 +400,8 @@ async def _solve_all(
         )
 
     async def one(place: int, bidder: Bidder | None = None) -> Outcome:
-        return await _run(
-            place, _problem(problems[place]), graph, engines, arguments, bidder=bidder
-        )
+        asked = _problem(problems[place])
+        return await _run(place, asked, graph, engines, arguments, bidder=bidder)
 
     if limits.allocator is not None:
         from ttc.allocate import Allocation, run_market

@@ -7,7 +7,7 @@ from zlib import crc32
 from hypothesis import strategies as st
 
 from ttc import Budget, Candidate, Node, Problem, Score, Tail, confidence
-from ttc.ports import Scope
+from ttc.ports import Scope, Verifier
 from ttc.strategies import (
     Abstain,
     AdaptiveConsistency,
@@ -103,7 +103,7 @@ def choosing(draw: st.DrawFn, many: st.SearchStrategy[Node]) -> Node:
         return vote >> Abstain(unless=confidence(0.5)) if draw(st.booleans()) else vote
     name = f"score{crc32(repr(graph).encode())}"  # what is inside may carry another one
     verifier = draw(st.sampled_from([ScriptedVerifier, ScriptedVerifier, Judge]))
-    scored = verifier(
+    scored: Verifier = verifier(
         _score,
         name=name,
         needs=draw(st.sampled_from(["each", "each", "all"])),

@@ -93,7 +93,7 @@ def was_cut(outcome: Outcome) -> bool:
     )
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=70, deadline=None, derandomize=True)
 @given(strategies(), budgets(seconds=False), SEEDS, FAILING)
 def test_timing_changes_nothing_but_what_a_stop_cuts_off(
     graph: Node, budget: Budget, seed: int, failing: float

@@ -7,8 +7,9 @@ import pytest
 
 import ttc
 from tests.core.lab import seen, solved, talker, uneven
-from ttc import GraphError, Node
+from ttc import Budget, EngineError, GraphError, Node, Usage
 from ttc.engine.simulator import Hardware, Lengths, SimulatedProblem, Simulator
+from ttc.ports import Request
 from ttc.strategies import (
     BranchRule,
     CannotBeOvertaken,
@@ -104,6 +105,32 @@ def test_certaindex_ends_a_trace_that_knows_its_answer() -> None:
     assert outcome.usage.calls > 4
     decisions = [r.detail["rule"] for r in outcome.trace if r.kind == "decision"]
     assert decisions == ["certaindex"] * 4
+
+
+def test_probes_are_charged_to_a_role_of_their_own() -> None:
+    """One token for each, and the cue; the traces are the policy's."""
+    outcome, engine = simulated(SampleInRounds(n=2, rule=Certaindex(interval=32)) >> Vote())
+    by_role = outcome.usage_by_role
+
+    assert set(by_role) == {"policy", "probe"}
+    assert by_role["policy"].calls == 2
+    assert by_role["probe"].calls == by_role["probe"].output_tokens == engine.calls - 2 > 0
+    assert sum(by_role.values(), Usage()) == outcome.usage
+
+
+@pytest.mark.parametrize("budget", [None, Budget(calls=3)])
+def test_a_probe_that_fails_or_is_refused_says_nothing(budget: Budget | None) -> None:
+    """Its trace goes on, and the others."""
+
+    def reply(request: Request) -> str | EngineError:
+        is_probe = request.branch.text.endswith("The answer is")
+        return EngineError("it broke") if is_probe and budget is None else "so " * 8 + "It is 1."
+
+    graph = SampleInRounds(n=3, every=4, rule=Certaindex(interval=4), max_tokens=20) >> Vote()
+    outcome = solved(graph, reply, budget=budget).outcome
+
+    assert [c.status for c in outcome.candidates] == ["finished"] * 3
+    assert outcome.answer is not None
 
 
 def test_certaindex_goes_on_where_probes_say_nothing() -> None:
