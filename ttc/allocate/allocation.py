@@ -191,9 +191,6 @@ class Allocation:
         told, in_flight = bid.told + counts, bid.in_flight - 1
         spent, reserved = bid.spent + tokens, bid.reserved - unit.tokens
         gain, place.cost, confidence = offer or (bid.gain, place.cost, bid.confidence)
-        is_moved = abs(self.trust - self._trusted) > _TRUST_STEP
-        if is_moved:
-            self._trusted = self.trust
         cost = self._relative(place.cost, told)
         place.bid = Bid(
             bid.belief,
@@ -207,7 +204,7 @@ class Allocation:
             cost,
             confidence,
         )
-        if is_moved:
+        if abs(self.trust - self._trusted) > _TRUST_STEP:
             self._rank_all()
         else:
             self._push(unit.problem, place)
@@ -226,6 +223,7 @@ class Allocation:
 
     def _rank_all(self) -> None:
         """Ranks every problem anew, since beliefs are now trusted more, or less."""
+        self._trusted = self.trust
         for problem, place in list(self._places.items()):
             self._rank(problem, place)
         self._order = deque(self._by_worth(sorted(self._order)))
