@@ -93,6 +93,7 @@ class World:
         self.noise = [random.gauss(0.0, 1.0) for _ in self.laws]
         self._simulator = Simulator(self.laws, seed=seed)
         self._seeds: list[int] = []
+        self._units: list[list[tuple[bool, int]]] = [[] for _ in self.laws]
 
     @property
     def ids(self) -> list[str]:
@@ -101,6 +102,12 @@ class World:
 
     def unit(self, problem: int, index: int) -> tuple[bool, int]:
         """Whether a problem's unit is right, and what it costs: as `solve_many` would draw it."""
+        drawn = self._units[problem]
+        while index >= len(drawn):  # once for all methods and budgets
+            drawn.append(self._draw(problem, len(drawn)))
+        return drawn[index]
+
+    def _draw(self, problem: int, index: int) -> tuple[bool, int]:
         while index >= len(self._seeds):
             self._seeds.append(derive_seed(self.seed, "0.sample", len(self._seeds)))
         answer, length = self._simulator.draw(self.laws[problem].id, self._seeds[index])
@@ -257,7 +264,13 @@ def measure(
     num_problems: int = 200,
 ) -> list[Point]:
     """Every method at the spend of `uniform_stop`, for each of its budgets."""
-    runs = {share: _runs(seeds, share, methods, num_problems) for share in shares}
+    names = dict.fromkeys(("uniform_stop", *methods, "knapsack"))
+    runs: dict[int, dict[str, list[_Ran]]] = {s: {name: [] for name in names} for s in shares}
+    for seed in seeds:
+        world = World(seed, num_problems)
+        for share in shares:
+            for name, ran in _runs(world, share, methods).items():
+                runs[share][name].append(ran)
     points = [
         _point(name, share, rows, of_share["uniform_stop"])
         for share, of_share in runs.items()
@@ -282,26 +295,24 @@ def _mean(rows: Sequence[_Ran]) -> _Ran:
     return _Ran(*map(fmean, zip(*rows, strict=True)))
 
 
-def _runs(
-    seeds: Sequence[int], share: int, methods: Sequence[str], num_problems: int
-) -> dict[str, list[_Ran]]:
-    """Every method in every world, at one budget."""
+def _runs(world: World, share: int, methods: Sequence[str]) -> dict[str, _Ran]:
+    """Every method in a world, at one budget."""
+    num_problems = len(world.laws)
     tokens = round(num_problems * share * _UNIT)
-    runs: dict[str, list[_Ran]] = {name: [] for name in ("uniform_stop", *methods, "knapsack")}
-    for seed in seeds:
-        world = World(seed, num_problems)
-        base = play(METHODS["uniform_stop"](world), tokens, world)
-        spend, target = base.spent[-1], base.solved[-1]
-        runs["uniform_stop"].append(_Ran(spend, target / num_problems, 1.0))
-        best = knapsack(world, spend) / num_problems
-        runs["knapsack"].append(_Ran(spend, best, math.nan))
-        for name in methods:
-            if name == "uniform_stop":
-                continue
-            budget = tokens if name == "uniform" else spend  # it spends its share whole
-            curve = play(METHODS[name](world), budget, world)
-            ratio = curve.spent_for(target) / spend
-            runs[name].append(_Ran(curve.spent[-1], curve.solved[-1] / num_problems, ratio))
+    base = play(METHODS["uniform_stop"](world), tokens, world)
+    spend, target = base.spent[-1], base.solved[-1]
+    best = knapsack(world, spend) / num_problems
+    runs = {
+        "uniform_stop": _Ran(spend, target / num_problems, 1.0),
+        "knapsack": _Ran(spend, best, math.nan),
+    }
+    for name in methods:
+        if name == "uniform_stop":
+            continue
+        budget = tokens if name == "uniform" else spend  # it spends its share whole
+        curve = play(METHODS[name](world), budget, world)
+        ratio = curve.spent_for(target) / spend
+        runs[name] = _Ran(curve.spent[-1], curve.solved[-1] / num_problems, ratio)
     return runs
 
 

@@ -106,6 +106,7 @@ class Sample(Node):
         self, candidates: Stream[Candidate], scope: Scope
     ) -> AsyncGenerator[Candidate, None]:
         """Forks, generates, and yields in launch order."""
+        sampling = self.sampling()
 
         async def forks() -> AsyncGenerator[Candidate, None]:
             async for candidate in candidates:
@@ -117,7 +118,7 @@ class Sample(Node):
                 self._start(candidate, scope),
                 index=index,
                 max_tokens=self.max_tokens,
-                sampling=self.sampling(),
+                sampling=sampling,
                 at_least=self.at_least,
                 until=self.until,
                 tail=self.tail,

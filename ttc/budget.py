@@ -13,14 +13,13 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_left
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import takewhile
 from typing import Any, Literal
 
 from ttc.division import Division
 from ttc.errors import BudgetExceeded, Revoked, TTCError
+from ttc.launch_order import LaunchOrder
 from ttc.prompt_tree import PromptTree
 from ttc.resources import LOGICAL, MEASURED, RESERVED, UNITS, in_units, shares
 from ttc.types import Branch, Budget
@@ -65,8 +64,8 @@ class Ticket:
         """The resource whose limit left less than the worst case."""
         self.division: Division | None = None
         """What the reservation is divided into, where it is."""
-        self.on_revoked: Callable[[Revoked], None] = self.cancel
-        """What ends its call, where a limit was lowered below what is reserved."""
+        self.on_revoked: Callable[[Revoked], None] | None = None
+        """What ends its call, where a limit was lowered below what is reserved; else `cancel`."""
         self._need, self._floor = need, need if floor is None else floor
         self._prompt, self._price = prompt, price
         self._priced = {} if price is None else price(need["tokens"])
@@ -144,6 +143,8 @@ class Ticket:
         if self._prompt is not None:
             tree, *branches = self._prompt
             self.prompt_tokens = tree.add(*branches)
+        self._need = self._floor = self._priced = {}  # what it was decided by: thousands are open
+        self._prompt = self._price = None
         self.state, self.granted, self.shrunk_by = "open", dict(grant), shrunk_by
         for account in self.account.ancestry():
             for resource, amount in self.granted.items():
@@ -198,62 +199,6 @@ class Ticket:
         return tree.missing(*branches)
 
 
-class _Lines:
-    """Who is launched and not closed, and who of them waits, by resource, in launch order."""
-
-    def __init__(self) -> None:
-        self._live: dict[str, OrderedDict[Ticket, None]] = {r: OrderedDict() for r in RESERVED}
-        self._waiting: dict[str, OrderedDict[Ticket, None]] = {r: OrderedDict() for r in RESERVED}
-
-    def enter(self, ticket: Ticket) -> None:
-        """Takes the last place."""
-        for resource in ticket.resources:
-            self._live[resource][ticket] = self._waiting[resource][ticket] = None
-
-    def hold(self, ticket: Ticket, resource: str) -> None:
-        """It holds some of one more resource."""
-        self._live[resource][ticket] = None
-
-    def admit(self, ticket: Ticket) -> None:
-        """It waits no longer."""
-        for resource in ticket.resources:
-            self._waiting[resource].pop(ticket, None)
-
-    def leave(self, ticket: Ticket) -> None:
-        """It has ended."""
-        self.admit(ticket)
-        for resource in ticket.resources:
-            self._live[resource].pop(ticket, None)
-
-    def heads(self) -> list[Ticket]:
-        """Who waits, with nobody before it that waits for the same."""
-        fronts = [next(iter(line)) for line in self._waiting.values() if line]
-        return [ticket for ticket in dict.fromkeys(fronts) if self.is_head(ticket)]
-
-    def is_head(self, ticket: Ticket) -> bool:
-        """Whether nobody before it waits for the same."""
-        return all(next(iter(self._waiting[r])) is ticket for r in ticket.resources)
-
-    def before(self, ticket: Ticket, resource: str) -> Iterator[Ticket]:
-        """Who may still give some of a resource back before it is a ticket's turn."""
-        return takewhile(lambda other: other is not ticket, self._live[resource])
-
-    def newest_first(self, resource: str) -> list[Ticket]:
-        """Everyone that holds some of a resource."""
-        return [t for t in reversed(self._live[resource]) if t.granted.get(resource, 0) > 0]
-
-    def last(self, resource: str) -> Ticket | None:
-        """The call that was launched last and has not ended."""
-        for ticket in reversed(self._live[resource]):
-            if ticket.division is None:
-                return ticket
-        return None
-
-    def is_empty(self) -> bool:
-        """Whether all have ended."""
-        return not any(self._live.values())
-
-
 class Gate:
     """Holds back every call that has not started, in all accounts of a run."""
 
@@ -292,7 +237,7 @@ class Account:
         """Resources that nodes drew on side by side, so that launch order may follow timing."""
         self.divisions: dict[Division, None] = {}
         """Those that have not ended, in all accounts of its tree; for the top account."""
-        self._lines = _Lines()
+        self._lines = LaunchOrder()
         self._askers: dict[str, dict[tuple[Account, str], None]] = {r: {} for r in RESERVED}
 
     @property
@@ -414,7 +359,8 @@ class Account:
                 if ticket.division is not None:
                     ticket.division.lower(resource, min(over, ticket.granted[resource]))
                     continue
-                ticket.on_revoked(Revoked(resource, limit=in_units(resource, limit)))
+                end = ticket.on_revoked or ticket.cancel
+                end(Revoked(resource, limit=in_units(resource, limit)))
         self.advance()
 
     def enter(self, ticket: Ticket, resource: str) -> None:
@@ -434,8 +380,9 @@ class Account:
             in_turns = asker in askers and next(reversed(askers)) != asker
             if beside_another or in_turns:
                 self.contended.add(resource)
-            askers.pop(asker, None)
-            askers[asker] = None  # the last one asked last
+            if in_turns or asker not in askers:
+                askers.pop(asker, None)
+                askers[asker] = None  # the last one asked last
         self._lines.enter(ticket)
 
     def advance(self) -> None:
@@ -448,15 +395,16 @@ class Account:
 
     def decide(self, ticket: Ticket) -> None:
         """Opens, shrinks or refuses a waiting ticket if its turn has come."""
-        if self.gate.stops(self):
-            return
-        verdict = self._verdict(ticket) if self._lines.is_head(ticket) else None
-        if isinstance(verdict, BudgetExceeded):
+        may_start = not self.gate.stops(self) and self._lines.is_head(ticket)
+        verdict = self._verdict(ticket) if may_start else None
+        if verdict is None:
+            self._lines.wait(ticket)
+        elif isinstance(verdict, BudgetExceeded):
             ticket.cancel(verdict)
-        elif verdict is not None:
+        else:
             ticket.open(*verdict)
-            self._lines.admit(ticket)
-            self.advance()
+            if self._lines.admit(ticket):
+                self.advance()
 
     def _verdict(self, ticket: Ticket) -> tuple[dict[str, int], str | None] | BudgetExceeded | None:
         """A grant and what shrank it, a refusal, or `None` where earlier calls may still decide."""

@@ -61,4 +61,6 @@ def measuring(sampling: Sampling, demands: frozenset[str], engine: Engine) -> Sa
             f"logprobs={logprobs} and entropy={entropy} are asked of the engine {engine.name}, "
             f"which has logprobs={has.logprobs} and entropy={has.entropy}"
         )
+    if (logprobs, entropy) == (sampling.logprobs, sampling.entropy):
+        return sampling
     return replace(sampling, logprobs=logprobs, entropy=entropy)

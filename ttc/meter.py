@@ -43,19 +43,21 @@ class Meter:
             output_tokens: what it generated.
         """
         measured = self._told(generation)
-        measured = replace(measured, input_tokens=measured.input_tokens or sent)
+        input_tokens = measured.input_tokens or sent
         known = self._flops is not None and measured.flops is not None
         self._flops = (self._flops or 0) + (measured.flops or 0) if known else None
         cost: float | None = None
         if self._price is not None:
             parts = self._price.picodollars(
-                input_tokens=measured.input_tokens,
+                input_tokens=input_tokens,
                 cached=measured.cached_input_tokens,
                 output_tokens=output_tokens,
             )
             self._dollars += parts
             cost = in_units("cost_usd", parts)
-        return replace(measured, output_tokens=output_tokens, cost_usd=cost)
+        return replace(
+            measured, input_tokens=input_tokens, output_tokens=output_tokens, cost_usd=cost
+        )
 
     def booked(self, granted: Mapping[str, int]) -> dict[str, int]:
         """What the ledger books of it: at most what was granted, which is what is unknown, too."""

@@ -23,6 +23,8 @@ def outcome_of(run: Run, chosen: Sequence[Candidate], error: TTCError | None) ->
         error: a bug in a node, or why the run never began.
     """
     best = run.best if run.refusal is not None else None
+    if run.refusal is not None:  # its traceback would keep the whole run alive with the outcome
+        run.refusal.__traceback__ = run.refusal.__context__ = None
     candidate = chosen[-1] if chosen else best
     valid = candidate if candidate is not None and candidate.key is not None else None
     usage = run.usage

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, fields
+from operator import attrgetter
 from typing import Any
 
 __all__ = ["UNMEASURED", "Budget", "Usage"]
@@ -56,14 +57,22 @@ class Usage:
 
     def __add__(self, other: Usage) -> Usage:
         """The sum, line by line; a sum with an unknown part is unknown, but for `seconds`."""
-        total: dict[str, Any] = {}
-        for f in fields(Usage):
-            mine, theirs = getattr(self, f.name), getattr(other, f.name)
-            if f.name == "seconds":
-                total[f.name] = mine if theirs is None else theirs + (mine or 0.0)
-            else:
-                total[f.name] = None if mine is None or theirs is None else mine + theirs
+        ours, theirs = _lines_of(self), _lines_of(other)
+        if ours == _NOTHING:
+            return other
+        if theirs == _NOTHING:
+            return self
+        pairs = zip(ours, theirs, strict=True)
+        sums = [None if a is None or b is None else a + b for a, b in pairs]
+        total: dict[str, Any] = dict(zip(_LINES, sums, strict=True))
+        if total["seconds"] is None:
+            total["seconds"] = self.seconds if other.seconds is None else other.seconds
         return Usage(**total)
+
+
+_LINES = tuple(f.name for f in fields(Usage))
+_lines_of = attrgetter(*_LINES)  # every call adds several up, most of them to nothing
+_NOTHING = _lines_of(Usage())
 
 
 UNMEASURED = Usage(

@@ -1,12 +1,14 @@
 """`solve` and its siblings: from scripts, threads, running loops, forks, and under Ctrl-C."""
 
 import asyncio
+import gc
 import os
 import signal
 import subprocess
 import sys
 import textwrap
 import threading
+import weakref
 from collections.abc import AsyncGenerator
 
 import pytest
@@ -238,6 +240,23 @@ def test_a_thousand_problems_stay_apart() -> None:
 
     assert {outcome.usage.calls for outcome in outcomes} == {2}
     assert {len(outcome.trace) for outcome in outcomes} == {2}
+
+
+@pytest.mark.parametrize("calls", [None, 1], ids=["completed", "refused"])
+def test_an_outcome_keeps_nothing_of_its_run_alive(calls: int | None) -> None:
+    """A hundred thousand of them fit into memory only if a refusal holds no frames."""
+
+    async def run() -> tuple[ttc.Outcome, "weakref.ref[FakeEngine]"]:
+        engine = FakeEngine(SAID)
+        budget = Budget(calls=calls)
+        outcome = await ttc.asolve(QUESTION, SelfConsistency(n=3), model=engine, budget=budget)
+        return outcome, weakref.ref(engine)
+
+    outcome, engine = asyncio.run(run())
+    gc.collect()
+
+    assert (outcome.refusal is None) == (calls is None)
+    assert engine() is None
 
 
 def test_an_outcome_says_when_a_reference_helped() -> None:

@@ -41,10 +41,11 @@ class Open(NamedTuple):
 class _Place:
     """An open problem."""
 
-    __slots__ = ("bid", "floor", "unit", "version", "worth")
+    __slots__ = ("bid", "cost", "floor", "unit", "version", "worth")
 
     def __init__(self, bid: Bid, unit: int | None) -> None:
         self.bid, self.unit, self.floor = bid, unit, unit
+        self.cost: float | None = None  # in tokens
         self.version = 0
         self.worth = math.inf
 
@@ -148,7 +149,7 @@ class Allocation:
         place = self._places.get(problem)
         if place is not None:
             place.unit, place.floor = need, floor
-            self._push(problem, place)
+            self._rank(problem, place)
 
     def close(self, problem: int) -> None:
         """Gives a problem no more."""
@@ -189,9 +190,19 @@ class Allocation:
             self.trust = bid.trusting(self.trust, solved=offer is not None and offer[0] <= 0)
         told, in_flight = bid.told + counts, bid.in_flight - 1
         spent, reserved = bid.spent + tokens, bid.reserved - unit.tokens
-        gain, cost, confidence = offer or (bid.gain, bid.cost, bid.confidence)
+        gain, place.cost, confidence = offer or (bid.gain, place.cost, bid.confidence)
+        cost = self._relative(place.cost, told)
         place.bid = Bid(
-            bid.belief, bid.doubt, 1.0, told, in_flight, spent, reserved, gain, cost, confidence
+            bid.belief,
+            bid.doubt,
+            self._trusted,
+            told,
+            in_flight,
+            spent,
+            reserved,
+            gain,
+            cost,
+            confidence,
         )
         if abs(self.trust - self._trusted) > _TRUST_STEP:
             self._rank_all()
@@ -202,18 +213,19 @@ class Allocation:
         """Problems in the order in which they are to be opened."""
         if self._allocator.is_online or not self._allocator.beliefs:
             return list(problems)
-        bids = {problem: self._as_seen(self._first_bid(problem)) for problem in problems}
+        bids = {problem: self._first_bid(problem) for problem in problems}
         return sorted(bids, key=lambda problem: (-self._allocator.worth(bids[problem]), problem))
 
     def _first_bid(self, problem: int) -> Bid:
         belief = self._allocator.beliefs.get(self._ids[problem])
-        return Bid(belief=belief or self._allocator.belief, doubt=belief and self._allocator.belief)
+        common = self._allocator.belief
+        return Bid(belief or common, belief and common, self._trusted, cost=1.0)
 
     def _rank_all(self) -> None:
         """Ranks every problem anew, since beliefs are now trusted more, or less."""
         self._trusted = self.trust
         for problem, place in list(self._places.items()):
-            self._push(problem, place)
+            self._rank(problem, place)
         self._order = deque(self._by_worth(sorted(self._order)))
 
     def _calls_are_spent(self) -> bool:
@@ -237,7 +249,7 @@ class Allocation:
             return True
         if self._allocator.is_online:
             return worth <= self.price
-        bid = self._as_seen(self._first_bid(self._order[0]))
+        bid = self._first_bid(self._order[0])
         return self._allocator.worth(bid) > max(worth, self.price)
 
     def _makes_room(self) -> bool:
@@ -274,10 +286,16 @@ class Allocation:
         self._push(problem, place)
         return None
 
+    def _rank(self, problem: int, place: _Place) -> None:
+        """Ranks a problem anew, as the run is now."""
+        cost = self._relative(place.cost, place.bid.told)
+        place.bid = place.bid._replace(trust=self._trusted, cost=cost)
+        self._push(problem, place)
+
     def _push(self, problem: int, place: _Place) -> None:
         """Ranks a problem anew; one that is decided, and waits for nothing, is closed."""
         bid = place.bid
-        place.worth = self._allocator.worth(self._as_seen(bid))
+        place.worth = self._allocator.worth(bid)
         place.version += 1
         if place.worth <= 0.0 and not bid.in_flight:
             self._give_up(problem)
@@ -286,25 +304,12 @@ class Allocation:
             if self._order:
                 heapq.heappush(self._least, (place.worth, problem, place.version))
 
-    def _as_seen(self, bid: Bid) -> Bid:
-        """A bid with its cost in means of the run: few units say little of a problem's own cost."""
-        cost = 1.0
-        if bid.cost is not None and self.spent:
-            own = bid.cost * self._told / self.spent
-            cost = (bid.told * own + _COST_WEIGHT) / (bid.told + _COST_WEIGHT)
-        belief, doubt, _, told, in_flight, spent, reserved, gain, _, confidence = bid
-        return Bid(
-            belief,
-            doubt,
-            self._trusted,
-            told,
-            in_flight,
-            spent,
-            reserved,
-            gain,
-            cost,
-            confidence,
-        )
+    def _relative(self, cost: float | None, told: int) -> float:
+        """A problem's own cost in means of the run; after few units it says little."""
+        if cost is None or not self.spent:
+            return 1.0
+        own = cost * self._told / self.spent
+        return (told * own + _COST_WEIGHT) / (told + _COST_WEIGHT)
 
     def _set_price(self) -> None:
         """Lets the allocator look at how far the run has come."""
@@ -343,7 +348,18 @@ class Allocation:
         self._calls += 1
         self.reserved += unit.tokens
         self._untold.append(unit)
-        in_flight, reserved = bid.in_flight + 1, bid.reserved + unit.tokens
-        place.bid = bid._replace(in_flight=in_flight, reserved=reserved)
+        belief, doubt, trust, told, in_flight, spent, reserved, gain, _, confidence = bid
+        place.bid = Bid(
+            belief,
+            doubt,
+            trust,
+            told,
+            in_flight + 1,
+            spent,
+            reserved + unit.tokens,
+            gain,
+            self._relative(place.cost, told),
+            confidence,
+        )
         self._push(problem, place)
         return unit

@@ -82,7 +82,7 @@ class Bid(NamedTuple):
     gain: float | None = None
     """The latest offer: what one more unit adds to the chance that the choice is right."""
     cost: float | None = None
-    """The tokens of a unit in the mean; as an allocator sees it, in means of the whole run."""
+    """The mean cost of its units, in means of the whole run."""
     confidence: float | None = None
 
     @property
