@@ -19,6 +19,7 @@ from ttc.strategies import (
     Cascade,
     Greedy,
     Sample,
+    SampleInRounds,
     SelfConsistency,
     Verify,
     Vote,
@@ -210,11 +211,15 @@ def test_a_function_says_what_it_takes_and_gives() -> None:
 
 def _brute_cost(graph: Node, given: int) -> Cost:
     """The worst case by walking the tree, for the nodes of these tests."""
-    if isinstance(graph, Sample):
+    if isinstance(graph, Sample) and graph.n != "budget":
         tail = len(graph.tail.cue) + graph.tail.max_tokens if graph.tail else 0
         assert isinstance(graph.n, int)
         forks = given * graph.n
         return Cost(tokens=forks * (graph.max_tokens + tail), calls=forks)
+    if isinstance(graph, SampleInRounds):  # whose bound is tested where its rounds are
+        return graph.bound(Flow(count=given))
+    if isinstance(graph, Sample) and graph.n == "budget":
+        return Cost(tokens=None, calls=None)
     if isinstance(graph, Verify):
         asks = None if graph.roles else 0
         return Cost(tokens=asks, calls=asks, verifier_calls=given)
