@@ -110,8 +110,8 @@ def choosing(draw: st.DrawFn, many: st.SearchStrategy[Node]) -> Node:
         roles=frozenset({"policy"} if verifier is Judge else ()),
     )
     if draw(st.booleans()):
-        scored = FirstDecided(scored, ScriptedVerifier({"3": 0.7}, name=f"{name}b"))
-        name = scored.name
+        other, name = ScriptedVerifier({"3": 0.7}, name=f"{name}b"), f"{name}c"
+        scored = FirstDecided(scored, other, name=name)
     graph = graph >> Verify(scored, ahead=draw(st.sampled_from([None, 1, 2])))
     return graph >> (Best(by=name) if kind == "best" else Vote(weighted=True, by=name, stop=rule))
 

@@ -227,7 +227,7 @@ for _ in range(3):
         time.sleep(30)
 time.sleep(30)
 """
-    limits = replace(QUICK, memory_bytes=100 * MIB, processes=3)
+    limits = replace(QUICK, seconds=25, memory_bytes=100 * MIB, processes=3)
     assert full.execute(program, limits=limits).verdict == "memory"
 
 

@@ -94,15 +94,21 @@ def parse_answer(text: str, format: AnswerFormat = "auto") -> Answer | None:
             is_percent=bare.endswith("%"),
         )
     formula = _unwrapped(text) if len(text) <= _MAX_WRAPPED else bare
-    choice = _CHOICE.fullmatch(bare) or _CHOICE.fullmatch(formula)
-    if choice:
-        return Choice((choice[1] or choice[2] or choice[3]).upper())
+    choice = _choice(bare) or _choice(formula)
+    if choice is not None:
+        return choice
     if _is_words(bare):
         return _text(bare)
     try:
-        return _Parser(bare if _QUOTED.fullmatch(formula) else formula).answer()
+        answer = _Parser(bare if _QUOTED.fullmatch(formula) else formula).answer()
     except Unreadable:
         return _text(bare)
+    return _choice(str(answer)) or answer
+
+
+def _choice(text: str) -> Choice | None:
+    found = _CHOICE.fullmatch(text)
+    return Choice((found[1] or found[2] or found[3]).upper()) if found else None
 
 
 def _text(text: str) -> Text:
