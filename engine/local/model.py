@@ -24,7 +24,7 @@ from ttc.engine.local.logprobs import token_logprobs
 from ttc.engine.local.rotation import Rotation
 from ttc.engine.local.sample import Draw, Drawn, draw_tokens
 
-__all__ = ["Llama", "Model", "reward_layers"]
+__all__ = ["Llama", "Model", "reward_layers", "stacked_bias", "stacked_qk_norm"]
 
 
 class Model(Protocol):
@@ -191,31 +191,40 @@ def reward_layers(head: RewardHead, weights: Weights, dtype: torch.dtype) -> Lin
     return rewards
 
 
+def stacked_bias(config: ModelConfig, block: Weights, names: Sequence[str]) -> torch.Tensor | None:
+    """The biases of linear layers that are stacked, zeros where one has none."""
+    if config.biases.isdisjoint(names):
+        return None
+    return torch.cat(
+        [
+            vector(block[f"{name}.bias"])
+            if name in config.biases
+            else torch.zeros(block[f"{name}.weight"].shape[0])
+            for name in names
+        ]
+    )
+
+
+def stacked_qk_norm(config: ModelConfig, block: Weights) -> torch.Tensor | None:
+    """The norms of queries and keys, head by head, (H + K, head_dim)."""
+    if not config.qk_norm:
+        return None
+    norms = [(config.num_heads, "attn_q_norm"), (config.num_kv_heads, "attn_k_norm")]
+    return torch.cat([vector(block[f"{name}.weight"]).expand(n, -1) for n, name in norms])
+
+
 def _layer(
     config: ModelConfig, layer: int, block: Weights, make: Callable[[Sequence[Rows]], Linear]
 ) -> _Layer:
     def linear(*names: str) -> Linear:
         matrices = [block[f"{name}.weight"] for name in names]
-        product = make(matrices)
-        if config.biases.isdisjoint(names):
-            return product
-        bias = torch.cat(
-            [
-                vector(block[f"{name}.bias"])
-                if name in config.biases
-                else torch.zeros(matrix.shape[0])
-                for name, matrix in zip(names, matrices, strict=True)
-            ]
-        )
-        return lambda x: product(x).add_(bias)
+        product, bias = make(matrices), stacked_bias(config, block, names)
+        return product if bias is None else lambda x: product(x).add_(bias)
 
-    norms = [(config.num_heads, "attn_q_norm"), (config.num_kv_heads, "attn_k_norm")]
     return _Layer(
         attention_norm=vector(block["attn_norm.weight"]),
         qkv=linear("attn_q", "attn_k", "attn_v"),
-        qk_norm=torch.cat([vector(block[f"{name}.weight"]).expand(n, -1) for n, name in norms])
-        if config.qk_norm
-        else None,
+        qk_norm=stacked_qk_norm(config, block),
         is_rotated=layer not in config.unrotated,
         window=config.window_of(layer),
         output=linear("attn_output"),

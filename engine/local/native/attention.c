@@ -15,11 +15,7 @@
 /* One head of one row, in place: RMS norm (with `weight`), rotation of the halves, scale. */
 static void turn(float *x, int dim, const float *weight, float eps, const float *cos, const float *sin, float scale) {
     if (weight) {
-        floats squares[PARTS] = {};
-        float lanes[LANES] = {0};
-        for (int i = 0; i < dim; i++) lanes[i % LANES] += x[i] * x[i];
-        memcpy(squares, lanes, sizeof lanes);
-        float inverse = 1 / sqrtf(sum_lanes(squares) / dim + eps);
+        float inverse = inverse_rms(x, dim, eps);
         for (int i = 0; i < dim; i++) x[i] = x[i] * inverse * weight[i];
     }
     if (cos)

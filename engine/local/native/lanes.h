@@ -90,6 +90,22 @@ INLINE float sum_lanes(const floats lanes[PARTS]) {
     return x[0];
 }
 
+/* 1 over the root mean square of n numbers (Zhang and Sennrich 2019, arXiv 1910.07467, equation 4). */
+INLINE float inverse_rms(const float *x, int n, float eps) {
+    floats squares[PARTS] = {};
+    int i = 0;
+    for (; i + LANES <= n; i += LANES)
+        for (int p = 0; p < PARTS; p++) {
+            floats v = load(x + i + p * WIDTH);
+            squares[p] += v * v;
+        }
+    float rest[LANES];
+    memcpy(rest, squares, sizeof rest);
+    for (int j = 0; i + j < n; j++) rest[j] += x[i + j] * x[i + j];
+    memcpy(squares, rest, sizeof rest);
+    return 1 / sqrtf(sum_lanes(squares) / n + eps);
+}
+
 INLINE float largest_lane(floats v) {
     float most = v[0];
     for (int i = 1; i < WIDTH; i++) most = v[i] > most ? v[i] : most;

@@ -18,7 +18,7 @@ from ttc.engine.local.config import ModelConfig
 from ttc.engine.local.files.loader import Rows, Weights, vector
 from ttc.engine.local.kv import KVPool
 from ttc.engine.local.linear import Linear
-from ttc.engine.local.model import reward_layers
+from ttc.engine.local.model import reward_layers, stacked_bias, stacked_qk_norm
 from ttc.engine.local.native.library import (
     GROUP,
     Kernels,
@@ -168,10 +168,10 @@ class NativeModel:
 
         def linear(*names: str) -> LinearStruct:
             matrices = [block[f"{name}.weight"] for name in names]
-            bias = _bias(config, block, names, matrices)
+            bias = stacked_bias(config, block, names)
             return self._keep(packer.stacked(matrices, bias)).struct
 
-        norms = [(config.num_heads, "attn_q_norm"), (config.num_kv_heads, "attn_k_norm")]
+        qk_norm = stacked_qk_norm(config, block)
         return LayerStruct(
             qkv=linear("attn_q", "attn_k", "attn_v"),
             output=linear("attn_output"),
@@ -179,11 +179,7 @@ class NativeModel:
             down=linear("ffn_down"),
             attention_norm=self._vector(block["attn_norm.weight"]),
             feed_forward_norm=self._vector(block["ffn_norm.weight"]),
-            qk_norm=self._address(
-                torch.cat([vector(block[f"{name}.weight"]).expand(n, -1) for n, name in norms])
-            )
-            if config.qk_norm
-            else None,
+            qk_norm=None if qk_norm is None else self._address(qk_norm),
             is_rotated=index not in config.unrotated,
             window=config.window_of(index) or 0,
         )
@@ -205,20 +201,6 @@ class NativeModel:
         values = values.float().contiguous()
         self._kept.append(values)
         return values.data_ptr()
-
-
-def _bias(
-    config: ModelConfig, block: Weights, names: Sequence[str], matrices: Sequence[Rows]
-) -> torch.Tensor | None:
-    """The biases of stacked layers, zeros where one has none."""
-    if config.biases.isdisjoint(names):
-        return None
-    return torch.cat(
-        [
-            vector(block[f"{name}.bias"]) if name in config.biases else torch.zeros(matrix.shape[0])
-            for name, matrix in zip(names, matrices, strict=True)
-        ]
-    )
 
 
 def _places(spans: Sequence[Span]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:

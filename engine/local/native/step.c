@@ -2,20 +2,8 @@
 #include "lanes.h"
 #include "step.h"
 
-/* Root mean square norm (Zhang and Sennrich 2019, arXiv 1910.07467, equation 4). */
 static void normalise_row(const float *x, int n, const float *weight, float eps, float *out) {
-    floats squares[PARTS] = {};
-    int i = 0;
-    for (; i + LANES <= n; i += LANES)
-        for (int p = 0; p < PARTS; p++) {
-            floats v = load(x + i + p * WIDTH);
-            squares[p] += v * v;
-        }
-    float rest[LANES] = {0};
-    memcpy(rest, squares, sizeof rest);
-    for (int j = 0; i + j < n; j++) rest[j] += x[i + j] * x[i + j];
-    memcpy(squares, rest, sizeof rest);
-    float inverse = 1 / sqrtf(sum_lanes(squares) / n + eps);
+    float inverse = inverse_rms(x, n, eps);
     for (int j = 0; j < n; j++) out[j] = x[j] * inverse * weight[j];
 }
 
@@ -26,8 +14,8 @@ static void normalise(const struct model *model, const float *x, const int32_t *
         normalise_row(x + (size_t)(rows ? rows[r] : r) * n, n, weight, model->norm_eps, out + (size_t)r * n);
 }
 
-/* silu(gate) * up of [gate, up], [rows][2 n], into the first half of each row's place. */
-static void activate(float *gate_up, int num_rows, int n, float *out) {
+/* out [rows][n] = silu(gate) * up of [gate, up], [rows][2 n]. */
+static void activate(const float *gate_up, int num_rows, int n, float *out) {
 #pragma omp parallel for schedule(static) if (num_rows >= 4)
     for (int r = 0; r < num_rows; r++) {
         const float *gate = gate_up + (size_t)r * 2 * n, *up = gate + n;
