@@ -1,4 +1,4 @@
-"""The continuous batch: which sequences compute what in one step.
+"""The continuous batch: how a step runs; `schedule` says what runs in it.
 
 Sequences join and leave between steps. Each step computes one token of every sequence that decodes,
 and a bounded number of prompt tokens of those that do not yet, so that a long prompt stalls nobody
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import deque
 from collections.abc import Collection, Mapping
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
@@ -19,20 +18,18 @@ from typing import Any, NamedTuple
 import torch
 
 from ttc.engine.local.attention import CHUNK, Span
-from ttc.engine.local.cache import Match, Page, PrefixCache, common_length
+from ttc.engine.local.cache import Match, Page, PrefixCache
 from ttc.engine.local.call import Call
 from ttc.engine.local.kv import KVPool
 from ttc.engine.local.model import Model
 from ttc.engine.local.reading import Reading
 from ttc.engine.local.sample import Drawn
+from ttc.engine.local.schedule import Piece, Schedule
 from ttc.engine.local.sequence import Sequence
 from ttc.errors import EngineError
 from ttc.types import Chunk
 
 __all__ = ["Batch", "Counters"]
-
-_PREFILL_ROWS = 256  # about as long as a step of a hundred decoding sequences
-_WORTH_WAITING = CHUNK // 2  # shared tokens; below, computing them twice beats standing in line
 
 
 @dataclass
@@ -48,19 +45,6 @@ class Counters:
     kv_byte_seconds: float = 0.0
     """Memory times how long it was held, of calls that have left."""
     steps: int = 0
-
-
-@dataclass(frozen=True)
-class _Piece:
-    """What one sequence computes in a step."""
-
-    sequence: Call
-    count: int
-    """Tokens, from the first that is not computed."""
-    drawer: Sequence | None
-    """The sequence, if the piece ends in a new token of it."""
-    rows: Seq[int]
-    """Of given tokens the rows of which something is read."""
 
 
 class _Note(NamedTuple):
@@ -92,13 +76,16 @@ class Batch:
         unsampled: Collection[int] = (),
     ) -> None:
         self.counters = Counters()
-        self.running: list[Call] = []
-        self.waiting: deque[Call] = deque()
         self.cache = PrefixCache(num_pages, CHUNK)
         self.model = model
+        self.schedule = Schedule(
+            self.cache,
+            max_sequences=max_sequences,
+            lock=lock,
+            reads_every_row=model.config.reward is not None,
+        )
         self._costs = model.config.costs
         self._pool = KVPool(model.config, num_pages)
-        self._max_sequences = max_sequences
         self._lock = lock
         self._unsampled = torch.tensor(sorted(unsampled), dtype=torch.int64)
         self._copies: dict[Page, int] = {}  # which pages begin as copies, and of what
@@ -108,21 +95,17 @@ class Batch:
         """Bytes of keys and values that running sequences hold."""
         return self.cache.num_used * KVPool.page_bytes(self.model.config)
 
-    @property
-    def is_idle(self) -> bool:
-        """Whether there is nothing to do."""
-        return not (self.running or self.waiting)
-
     def step(self) -> None:
         """Computes one step, and hands out what has ended.
 
         Whatever fails here ends the calls that took part, and nothing else.
         """
-        self._reap()
-        self._admit()
-        pieces = self._choose()
+        self._leave(self.schedule.cancelled())
+        self.schedule.admit(self._join)
+        pieces = self.schedule.choose()
         if not pieces:
             return
+        self._make_room(pieces)
         try:
             drawn, notes = self._compute(pieces)
         except Exception as error:  # noqa: BLE001  one faulty step must not take the engine down
@@ -138,20 +121,13 @@ class Batch:
 
     def fail_all(self, message: str) -> None:
         """Ends every call with an error."""
-        self._leave([*self.running, *self.waiting], message)
-
-    def _reap(self) -> None:
-        with self._lock:
-            gone = [s for s in (*self.running, *self.waiting) if s.cancelled]
-        self._leave(gone)
+        self._leave([*self.schedule.running, *self.schedule.waiting], message)
 
     def _leave(self, gone: Seq[Call], error: str | None = None) -> None:
         """Takes sequences out of the batch, frees their memory, and then tells an error, if any."""
         if not gone:
             return
-        leaving = set(gone)
-        self.running = [s for s in self.running if s not in leaving]
-        self.waiting = deque(s for s in self.waiting if s not in leaving)
+        self.schedule.drop(set(gone))
         now = time.monotonic()
         with self._lock:
             for sequence in gone:
@@ -163,38 +139,6 @@ class Batch:
         if error is not None:
             for sequence in gone:
                 sequence.fail(EngineError(error, output_tokens=sequence.num_output))
-
-    def _admit(self) -> None:
-        """Lets sequences join, in the order in which they came."""
-        while self.waiting and len(self.running) < self._max_sequences:
-            sequence = self.waiting[0]
-            match = sequence.match(self.cache)
-            if isinstance(sequence, Reading) and sequence.is_found:
-                self.waiting.popleft()
-                sequence.finish()
-                continue
-            if self._is_about_to_be_computed(sequence, match):
-                return
-            missing = _num_pages(sequence.longest) - len(match.shared)
-            reserved = sum(_num_pages(s.longest) - len(s.pages) for s in self.running)
-            spare = self.cache.num_available - self.cache.num_idle(match.shared) - reserved
-            if missing > spare:
-                return
-            self.waiting.popleft()
-            self._join(sequence, match)
-
-    def _is_about_to_be_computed(self, sequence: Call, match: Match) -> bool:
-        """Whether a running sequence is computing a prefix that this one could have for nothing.
-
-        Given tokens wait for every one of them: they are charged for what they distinctly are.
-        """
-        reusable = sequence.tokens[: sequence.num_reusable]
-        least = 1 if isinstance(sequence, Reading) else _WORTH_WAITING
-        return any(
-            common_length(other.tokens, reusable) - match.length >= least
-            for other in self.running
-            if other.num_pending > 1
-        )
 
     def _join(self, sequence: Call, match: Match) -> None:
         self.cache.hold(match.shared)
@@ -208,55 +152,38 @@ class Batch:
             page = self._grow(sequence)
             page.begin_as(match.source, match.copied)
             self._copies[page] = source
-        self.running.append(sequence)
 
     def _grow(self, sequence: Call) -> Page:
         page = self.cache.take(sequence.pages[-1] if sequence.pages else None)
         sequence.pages.append(page)
         return page
 
-    def _choose(self) -> list[_Piece]:
-        """What this step computes: first of all one token of each sequence that decodes."""
-        pieces, room = [], _PREFILL_ROWS
-        with self._lock:
-            for sequence in self.running:
-                count = min(sequence.num_pending, room)
-                if sequence.num_pending == 1:
-                    count = 1
-                else:
-                    room -= count
-                if sequence.cancelled or not count:
-                    continue
-                pieces.append(self._piece(sequence, count))
+    def _make_room(self, pieces: Seq[Piece]) -> None:
+        """Gives pieces the pages that they write to, and counts what they cost."""
         for piece in pieces:
             sequence = piece.sequence
             while len(sequence.pages) * CHUNK < sequence.computed + piece.count:
                 self._grow(sequence)
+        self._count_operations(pieces)
         self._count_memory()
-        return pieces
+
+    def _count_operations(self, pieces: Seq[Piece]) -> None:
+        with self._lock:
+            for piece in pieces:
+                draws = len(piece.rows) + (piece.drawer is not None)
+                start = piece.sequence.computed
+                flops = self._costs.flops(start=start, count=piece.count, draws=draws)
+                piece.sequence.flops += flops
+                self.counters.flops += flops
 
     def _count_memory(self) -> None:
         """Lets every sequence count its part of the pages that it holds."""
         page_bytes, now = KVPool.page_bytes(self.model.config), time.monotonic()
         with self._lock:
-            for sequence in self.running:
+            for sequence in self.schedule.running:
                 sequence.hold(page_bytes * sum(1 / p.users for p in sequence.pages), now)
 
-    def _piece(self, sequence: Call, count: int) -> _Piece:
-        """What a sequence computes in this step, and what that costs. Guarded."""
-        drawer, rows = None, list[int]()
-        if isinstance(sequence, Reading):
-            rows = sequence.rows(count, every=self.model.config.reward is not None)
-        elif isinstance(sequence, Sequence) and count == sequence.num_pending:
-            drawer = sequence
-            sequence.started += 1
-        draws = len(rows) + (drawer is not None)
-        flops = self._costs.flops(start=sequence.computed, count=count, draws=draws)
-        sequence.flops += flops
-        self.counters.flops += flops
-        return _Piece(sequence, count, drawer, rows)
-
-    def _compute(self, pieces: Seq[_Piece]) -> tuple[Drawn, list[_Note]]:
+    def _compute(self, pieces: Seq[Piece]) -> tuple[Drawn, list[_Note]]:
         """Runs the model, draws a token for each piece that ends in one, and reads what is read."""
         self._pool.copy([(source, page.index) for page, source in self._copies.items()])
         token_ids: list[int] = []
@@ -288,7 +215,7 @@ class Batch:
         notes = [_Note(*read, found) for read, found in zip(reads, values, strict=True)]
         return drawn, notes
 
-    def _commit(self, pieces: Seq[_Piece], drawn: Drawn, notes: Seq[_Note]) -> None:
+    def _commit(self, pieces: Seq[Piece], drawn: Drawn, notes: Seq[_Note]) -> None:
         """Takes a step's results over, and tells them."""
         drawing = [piece.drawer for piece in pieces if piece.drawer is not None]
         for piece in pieces:
@@ -321,7 +248,7 @@ class Batch:
         sequence.pages[row // CHUNK].note(row % CHUNK, {token: logprob})
         return sequence.accept(token, logprob, *measured)
 
-    def _record(self, piece: _Piece) -> None:
+    def _record(self, piece: Piece) -> None:
         """Makes the tokens of a piece known to the cache."""
         sequence, start = piece.sequence, piece.sequence.computed
         end = start + piece.count
@@ -329,7 +256,3 @@ class Batch:
             sequence.pages[position // CHUNK].tokens.append(sequence.tokens[position])
         sequence.computed = end
         self.counters.prompt_tokens += max(0, min(end, sequence.prompt_length) - start)
-
-
-def _num_pages(num_tokens: int) -> int:
-    return -(-num_tokens // CHUNK)

@@ -174,7 +174,7 @@ class LocalEngine:
     @property
     def num_live(self) -> int:
         """Calls that have joined the batch and not left it."""
-        return len(self._batch.running)
+        return len(self._batch.schedule.running)
 
     @property
     def kv_bytes_used(self) -> int:

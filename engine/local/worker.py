@@ -117,7 +117,7 @@ class Worker:
     def _take(self, batch: Batch) -> bool:
         """Waits for work and takes the inbox over. Returns whether the engine goes on."""
         with self._wake:
-            self._wake.wait_for(lambda: self._closing or self._inbox or not batch.is_idle)
-            batch.waiting.extend(self._inbox)
+            self._wake.wait_for(lambda: self._closing or self._inbox or not batch.schedule.is_idle)
+            batch.schedule.waiting.extend(self._inbox)
             self._inbox.clear()
             return not self._closing
