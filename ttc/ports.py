@@ -15,10 +15,11 @@ from collections.abc import (
     Sequence,
 )
 from concurrent.futures import Future
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, runtime_checkable
 
+from ttc.capabilities import Capabilities
 from ttc.clock import Clock, Timer
 from ttc.costs import Costs
 from ttc.types import (
@@ -63,45 +64,6 @@ U = TypeVar("U")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Capabilities:
-    """What an engine can do. What a node `requires` is checked before anything is spent."""
-
-    tokens: bool = False
-    """Branches hold token ids."""
-    fork: bool = False
-    """A branch can be extended many times, from any call's end."""
-    cancel: bool = False
-    """A running call ends before the next engine step."""
-    logprobs: int = 0
-    """How many log probabilities each token can carry: 0 none, 1 its own, k the k greatest, too."""
-    entropy: bool = False
-    """Each token can carry the entropy and the self-certainty of its whole distribution."""
-    score: bool = False
-    """Given text can be scored."""
-    reward: bool = False
-    """Given text gets rewards: the engine is a reward model, and generates nothing."""
-    prefix_cache: bool = False
-    """A shared prefix is computed once."""
-    grammar: bool = False
-    hidden_states: bool = False
-    replayable: bool = False
-    """The same request gives the same tokens, and costs nothing but time."""
-    price: bool = False
-    """The cost of work is known before it runs."""
-
-    def has(self, name: str) -> bool:
-        """Whether a capability is there; `logprobs>=20` asks for a number of them.
-
-        Raises:
-            ValueError: nothing is called so.
-        """
-        name, _, least = name.partition(">=")
-        if name not in {f.name for f in fields(self)} or (least and not least.isdecimal()):
-            raise ValueError(f"no capability is called {name!r}")
-        return int(getattr(self, name)) >= int(least or 1)
-
-
-@dataclass(frozen=True, kw_only=True)
 class Request:
     """One call: extend a branch."""
 
@@ -115,6 +77,9 @@ class Request:
     """Strings and token ids that end the call. The model's own end tokens always do."""
     call: str = ""
     """Whose request it is, as `path#index`, and `/tail` behind it: for records, never for noise."""
+    priority: float = 0.0
+    """What it is worth beside others: greater ones run, and keep their memory, first. Where an
+    engine has no priorities it is passed over; it decides when a result comes, never which."""
 
 
 class Generation(Protocol):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 
 from ttc.engine.local.cache import Match, Page, PrefixCache
@@ -17,9 +18,14 @@ class Call(ABC):
     Args:
         tokens: what it begins with; at least one.
         longest: tokens at its greatest possible length.
+        priority: what it is worth beside others.
     """
 
-    def __init__(self, tokens: list[int], longest: int) -> None:
+    priority: float
+    """What it is worth beside others: see `ttc.ports.Request`."""
+
+    def __init__(self, tokens: list[int], longest: int, priority: float = 0.0) -> None:
+        self.prioritise(priority)
         self.tokens = tokens
         """Prompt and output so far."""
         self.prompt_length = len(tokens)
@@ -71,6 +77,12 @@ class Call(ABC):
         if not self.cancelled:
             self.kv_byte_seconds += self._held_bytes * (now - self._held_since)
             self._held_bytes, self._held_since = num_bytes, now
+
+    def prioritise(self, priority: float) -> None:
+        """Gives it another priority, which acts at the next step. From any thread."""
+        if math.isnan(priority):
+            raise ValueError("a priority is a number, greater ones first, not NaN")
+        self.priority = priority
 
     def cancel(self, now: float) -> None:
         """Marks it as cancelled. Guarded."""

@@ -59,7 +59,7 @@ class Sequence(Call):
         tokens: TextTokens,
         on_chunk: OnChunk | None,
     ) -> None:
-        super().__init__(list(prompt), len(prompt) + limit)
+        super().__init__(list(prompt), len(prompt) + limit, request.priority)
         self.request = request
         self.limit = limit
         self.future: Future[Branch] = Future()

@@ -50,6 +50,10 @@ class LocalGeneration:
         self._sequence.future.cancel()
         return started
 
+    def prioritise(self, priority: float) -> None:
+        """Gives the call another priority, which acts at the next step."""
+        self._sequence.prioritise(priority)
+
     def _follow(self, future: Future[Branch]) -> None:
         """Ends a call whose future was cancelled, as asyncio does to what it waits for."""
         if future.cancelled():
