@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ttc.engine.local.attention import CHUNK, Span
+from ttc.engine.local.attention import PAGE, Span
 from ttc.engine.local.cache import Match, Page, PrefixCache, common_length
 from ttc.engine.local.call import Call
 from ttc.engine.local.kv import KVPool
@@ -32,7 +32,7 @@ from ttc.types import Chunk
 __all__ = ["Batch", "Counters"]
 
 _PREFILL_ROWS = 256  # about as long as a step of a hundred decoding sequences
-_WORTH_WAITING = CHUNK // 2  # shared tokens; below, computing them twice beats standing in line
+_WORTH_WAITING = 32  # shared tokens; below, computing them twice beats standing in line
 
 
 @dataclass
@@ -94,7 +94,7 @@ class Batch:
         self.counters = Counters()
         self.running: list[Call] = []
         self.waiting: deque[Call] = deque()
-        self.cache = PrefixCache(num_pages, CHUNK)
+        self.cache = PrefixCache(num_pages, PAGE)
         self.model = model
         self._costs = model.config.costs
         self._pool = KVPool(model.config, num_pages)
@@ -230,7 +230,7 @@ class Batch:
                 pieces.append(self._piece(sequence, count))
         for piece in pieces:
             sequence = piece.sequence
-            while len(sequence.pages) * CHUNK < sequence.computed + piece.count:
+            while len(sequence.pages) * PAGE < sequence.computed + piece.count:
                 self._grow(sequence)
         self._count_memory()
         return pieces
@@ -318,7 +318,7 @@ class Batch:
     def _accept(self, sequence: Sequence, token: int, logprob: float, *measured: Any) -> Chunk:
         """Adds a drawn token, and keeps its log probability for whoever scores it later."""
         row = len(sequence.tokens) - 1
-        sequence.pages[row // CHUNK].note(row % CHUNK, {token: logprob})
+        sequence.pages[row // PAGE].note(row % PAGE, {token: logprob})
         return sequence.accept(token, logprob, *measured)
 
     def _record(self, piece: _Piece) -> None:
@@ -326,10 +326,10 @@ class Batch:
         sequence, start = piece.sequence, piece.sequence.computed
         end = start + piece.count
         for position in range(start, end):
-            sequence.pages[position // CHUNK].tokens.append(sequence.tokens[position])
+            sequence.pages[position // PAGE].tokens.append(sequence.tokens[position])
         sequence.computed = end
         self.counters.prompt_tokens += max(0, min(end, sequence.prompt_length) - start)
 
 
 def _num_pages(num_tokens: int) -> int:
-    return -(-num_tokens // CHUNK)
+    return -(-num_tokens // PAGE)
