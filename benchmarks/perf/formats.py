@@ -30,7 +30,7 @@ from ttc.engine.local.hub.models import find
 # isort: split
 import torch
 
-from ttc.engine.local.attention import CHUNK, Span
+from ttc.engine.local.attention import PAGE, Span
 from ttc.engine.local.kv import KVPool
 from ttc.engine.local.source import open_model
 
@@ -80,7 +80,7 @@ def perplexity(path: Path) -> float:
     """The engine's, on the text."""
     source = open_model(path, "fp32")
     ids = torch.tensor(source.tokens.encode(TEXT))
-    pages = range(-(-len(ids) // CHUNK))
+    pages = range(-(-len(ids) // PAGE))
     with torch.inference_mode():
         model = source.build()
         spans = [Span(pages=pages, start=0, count=len(ids))]

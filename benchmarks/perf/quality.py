@@ -22,7 +22,7 @@ from ttc.engine.local.hub.models import find
 # isort: split
 import torch
 
-from ttc.engine.local.attention import CHUNK, Span
+from ttc.engine.local.attention import PAGE, Span
 from ttc.engine.local.kv import KVPool
 from ttc.engine.local.source import Arithmetic, open_model
 
@@ -46,7 +46,7 @@ def log_probabilities(
     """Of every token at every position, (tokens, vocab), and the tokens."""
     source = open_model(path, arithmetic)
     ids = torch.tensor(source.tokens.encode(text)[:count])
-    pages = range(-(-len(ids) // CHUNK))
+    pages = range(-(-len(ids) // PAGE))
     parts = []
     with torch.inference_mode():
         model = source.build()

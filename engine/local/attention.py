@@ -1,15 +1,16 @@
 """Attention over cached pages, the same to the bit for a row in any batch.
 
-Positions fall into absolute chunks of 64, each in a page of the cache. A row's query meets each of
-its chunks at the full constant width, later positions hidden; a chunk's partial result (values,
-peak, mass) depends on the row and the chunk alone; the partial results of a row are added from left
-to right. So it does not matter which rows share a matrix product, whether a prefix is shared, or
-whether a position was computed in a long prefill or alone. (Split softmax: Milakov and Gimelshein
-2018, arXiv 1805.02867; over shared prefixes: Juravsky et al. 2024, arXiv 2402.05099.)
+Positions fall into absolute chunks of 64, each in up to four pages of the cache, wherever these
+lie. A row's query meets each of its chunks at the full constant width, later positions hidden; a
+chunk's partial result (values, peak, mass) depends on the row and the chunk alone; the partial
+results of a row are added from left to right. So it does not matter which rows share a matrix
+product, whether a prefix is shared, or whether a position was computed in a long prefill or alone.
+(Split softmax: Milakov and Gimelshein 2018, arXiv 1805.02867; over shared prefixes: Juravsky et al.
+2024, arXiv 2402.05099.)
 
-Products come in tiles: a page that many rows read is multiplied with 16 rows at a time, which reads
-it once for all of them; a page of one row's own is a tile of that row's heads, padded to the number
-of matrix rows from which the library's product is row-invariant.
+Products come in tiles: a chunk that many rows read is multiplied with 16 rows at a time; a chunk of
+one row's own is a tile of that row's heads, padded to the number of matrix rows from which the
+library's product is row-invariant.
 
 Shapes: rows R, query heads H, key heads K, queries per key head G = H / K, head size D, tiles n.
 """
@@ -23,19 +24,22 @@ from dataclasses import dataclass
 
 import torch
 
-__all__ = ["CHUNK", "Attention", "Span"]
+__all__ = ["CHUNK", "PAGE", "Attention", "Span"]
 
 logger = logging.getLogger(__name__)
 
 CHUNK = 64
-"""Positions in a page. It decides bits: a partial result covers one chunk."""
+"""Positions of a partial result. It decides bits."""
+PAGE = 16
+"""Positions in a page of the cache. It decides nothing."""
 
 _TILE_ROWS = 16
-_SHARED_FROM = 4  # rows of one page from which a shared tile, with some of it empty, is cheaper
-_GAPS_WORTH_FILLING = 1.5  # pages multiplied for nothing cost less than all pages copied
+_SHARED_FROM = 4  # rows of one chunk from which a shared tile, with some of it empty, is cheaper
+_PAGES = CHUNK // PAGE
 _PAD_MULTIPLES = (4, 8, 16)
 
-_Tile = tuple[tuple[int, int], list[int]]  # (chunk, page), and the rows that meet it
+_Chunk = tuple[int, tuple[int, ...]]  # its number and its pages
+_Tile = tuple[_Chunk, list[int]]  # and the rows that meet it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +47,8 @@ class Span:
     """Consecutive positions of one sequence that are computed in one step."""
 
     pages: Sequence[int]
-    """The sequence's pages, one for each chunk, up to the last position at least."""
+    """The sequence's pages: page p holds positions PAGE p to PAGE p + PAGE - 1; up to the last one
+    at least."""
     start: int
     """The first position."""
     count: int
@@ -56,23 +61,22 @@ class Span:
 
 @dataclass(frozen=True, kw_only=True)
 class _Tiles:
-    """Pages and the rows that meet them. The row after the last is a blank that fills tiles up."""
+    """Chunks and the rows that meet them. The row after the last is a blank that fills tiles up."""
 
     rows_each: int
     pages: torch.Tensor
-    """(n,)"""
+    """(n * 4,) of a chunk that has fewer than four, the last one again."""
     rows: torch.Tensor
     """(n * rows_each,)"""
     cells: torch.Tensor
     """(n * rows_each,) where the partial results go: chunk * (R + 1) + row."""
     mask: torch.Tensor
     """(n, 1, rows_each, 1, CHUNK) -inf at positions that the row does not see, else 0."""
-    run: slice | None
-    """The pages as one piece of the pool, which need not be copied together to be multiplied."""
 
-    def select(self, pool: torch.Tensor) -> torch.Tensor:
-        """The tiles' pages out of a pool."""
-        return pool.index_select(0, self.pages) if self.run is None else pool[self.run]
+    def select(self, pool: torch.Tensor, positions: int) -> torch.Tensor:
+        """The tiles' chunks out of a pool, whose dimension `positions` is that of a page."""
+        pages = pool.index_select(0, self.pages).view(-1, _PAGES, *pool.shape[1:])
+        return pages.movedim(1, positions).flatten(positions, positions + 1)
 
 
 class Attention:
@@ -103,12 +107,12 @@ class Attention:
         positions = [position for span in spans for position in span.positions]
         self.positions = torch.tensor(positions)
         """(R,) the absolute position of each row."""
-        pages = torch.tensor([s.pages[p // CHUNK] for s in spans for p in s.positions])
+        pages = torch.tensor([s.pages[p // PAGE] for s in spans for p in s.positions])
         heads = pages[:, None] * num_kv_heads + torch.arange(num_kv_heads)  # (R, K)
-        slots = self.positions[:, None] % CHUNK
-        self._value_rows = (heads * CHUNK + slots).flatten()
+        slots = self.positions[:, None] % PAGE
+        self._value_rows = (heads * PAGE + slots).flatten()
         dims = heads[..., None] * head_dim + torch.arange(head_dim)  # (R, K, D)
-        self._key_cells = (dims * CHUNK + slots[..., None]).flatten()
+        self._key_cells = (dims * PAGE + slots[..., None]).flatten()
         self._num_rows = len(positions)
         self._num_chunks = max(positions) // CHUNK + 1
         self._tiles = list(self._plan(spans, positions))
@@ -119,18 +123,18 @@ class Attention:
         self._peaks = torch.full((cells, num_kv_heads * group, 1), -torch.inf)
 
     def _plan(self, spans: Sequence[Span], positions: Sequence[int]) -> Iterator[_Tiles]:
-        readers: dict[tuple[int, int], list[int]] = defaultdict(list)  # (chunk, page): rows
+        readers: dict[_Chunk, list[int]] = defaultdict(list)
         first_row = 0
         for span in spans:
+            pages = span.pages[: span.positions[-1] // PAGE + 1]
             for chunk in range(span.positions[-1] // CHUNK + 1):
                 skipped = max(0, chunk * CHUNK - span.start)  # rows that come before the chunk
                 end = span.count
                 if self._window is not None:  # rows whose window begins after the chunk
                     end = min(end, (chunk + 1) * CHUNK + self._window - 1 - span.start)
                 if skipped < end:
-                    readers[chunk, span.pages[chunk]].extend(
-                        range(first_row + skipped, first_row + end)
-                    )
+                    its_pages = tuple(pages[chunk * _PAGES : (chunk + 1) * _PAGES])
+                    readers[chunk, its_pages].extend(range(first_row + skipped, first_row + end))
             first_row += span.count
         own = [
             (key, [row])
@@ -145,14 +149,13 @@ class Attention:
             for start in range(0, len(rows), _TILE_ROWS)
         ]
         if own:
-            yield self._tensors(_with_gaps_filled(own), 1, positions)
+            yield self._tensors(own, 1, positions)
         if shared:
             yield self._tensors(shared, _TILE_ROWS, positions)
 
     def _tensors(self, tiles: Sequence[_Tile], width: int, positions: Sequence[int]) -> _Tiles:
         blank = self._num_rows
-        pages = [page for (_, page), _ in tiles]
-        covered = range(pages[0], pages[-1] + 1)
+        pages = [(*pages, *[pages[-1]] * (_PAGES - len(pages))) for (_, pages), _ in tiles]
         rows = torch.tensor([rows + [blank] * (width - len(rows)) for _, rows in tiles])
         chunks = torch.tensor([chunk for (chunk, _), _ in tiles])  # (n,)
         ends = torch.tensor([*positions, (self._num_chunks + 1) * CHUNK])[rows]  # a blank sees all
@@ -164,8 +167,7 @@ class Attention:
             mask.masked_fill_(columns[:, None, :] <= firsts[:, :, None], -torch.inf)
         return _Tiles(
             rows_each=width,
-            pages=torch.tensor(pages),
-            run=slice(covered.start, covered.stop) if pages == list(covered) else None,
+            pages=torch.tensor(pages).flatten(),
             rows=rows.flatten(),
             cells=(chunks[:, None] * (blank + 1) + rows).flatten(),
             mask=mask[:, None, :, None, :],
@@ -191,8 +193,8 @@ class Attention:
 
         Args:
             queries: (R, H, D), scaled.
-            keys: (pages, K, D, CHUNK), those of this step written, unwritten ones finite.
-            values: (pages, K, CHUNK, D).
+            keys: (pages, K, D, PAGE), those of this step written, unwritten ones finite.
+            values: (pages, K, PAGE, D).
 
         Returns:
             (R, H * D)
@@ -207,18 +209,18 @@ class Attention:
         """Computes the partial results of tiles."""
         kv_heads, head_dim, width = self._kv_heads, self._head_dim, tiles.rows_each
         each = self._group_rows if width == 1 else self._group
-        num_tiles = len(tiles.pages)
+        num_tiles = len(tiles.pages) // _PAGES
         queries = self._padded[:, :, :each].index_select(0, tiles.rows)
         queries = queries.view(num_tiles, width, kv_heads, each, head_dim).transpose(1, 2)
         batch = num_tiles * kv_heads
         scores = torch.bmm(
             queries.reshape(batch, width * each, head_dim),
-            tiles.select(keys).view(batch, head_dim, CHUNK),
+            tiles.select(keys, 3).reshape(batch, head_dim, CHUNK),
         )
         scores.view(num_tiles, kv_heads, width, each, CHUNK).add_(tiles.mask)
         peaks = scores.amax(-1, keepdim=True)
         scores.sub_(peaks).exp_()
-        partial = torch.bmm(scores, tiles.select(values).view(batch, CHUNK, head_dim))
+        partial = torch.bmm(scores, tiles.select(values, 2).reshape(batch, CHUNK, head_dim))
         sums = torch.cat([partial, scores.sum(-1, keepdim=True)], dim=-1)
         for target, result in ((self._sums, sums), (self._peaks, peaks)):
             shaped = result.view(num_tiles, kv_heads, width, each, -1)[:, :, :, : self._group]
@@ -255,29 +257,17 @@ class Attention:
         return group * _TILE_ROWS
 
 
-def _with_gaps_filled(tiles: list[_Tile]) -> list[_Tile]:
-    """Unshared tiles in the order of their pages, with blank ones between them where that is cheap.
-
-    They then cover one piece of the pool, whose pages are multiplied where they lie.
-    """
-    by_page = {page: ((chunk, page), rows) for (chunk, page), rows in tiles}
-    first, last = min(by_page), max(by_page)
-    if len(by_page) < len(tiles) or last - first >= len(tiles) * _GAPS_WORTH_FILLING:
-        return tiles
-    return [by_page.get(page, ((0, page), [])) for page in range(first, last + 1)]
-
-
 def _is_tiling_invariant(sizes: dict[str, int], group_rows: int) -> bool:
-    """Whether rows come out the same alone, in a few and in many, on pages shared or copied."""
+    """Whether rows come out the same alone, in a few and in many, on chunks shared or not."""
     num_rows, start = 21, 2 * CHUNK - 5
     generator = torch.Generator().manual_seed(0)
     heads, head_dim = sizes["num_kv_heads"], sizes["head_dim"]
-    keys = torch.randn(3, heads, head_dim, CHUNK, generator=generator)
-    values = torch.randn(3, heads, CHUNK, head_dim, generator=generator)
+    keys = torch.randn(3 * _PAGES, heads, head_dim, PAGE, generator=generator)
+    values = torch.randn(3 * _PAGES, heads, PAGE, head_dim, generator=generator)
     queries = torch.randn(num_rows, heads * sizes["group"], head_dim, generator=generator)
 
     def attend(*spans: tuple[int, int]) -> torch.Tensor:
-        plan = [Span(pages=(0, 1, 2), start=start + first, count=n) for first, n in spans]
+        plan = [Span(pages=range(3 * _PAGES), start=start + first, count=n) for first, n in spans]
         rows = torch.cat([queries[first : first + n] for first, n in spans])
         return Attention(plan, group_rows=group_rows, **sizes)(rows, keys, values)
 

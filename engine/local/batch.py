@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ttc.engine.local.attention import CHUNK, Span
+from ttc.engine.local.attention import PAGE, Span
 from ttc.engine.local.cache import Match, Page, PrefixCache
 from ttc.engine.local.call import Call
 from ttc.engine.local.kv import KVPool
@@ -76,7 +76,7 @@ class Batch:
         unsampled: Collection[int] = (),
     ) -> None:
         self.counters = Counters()
-        self.cache = PrefixCache(num_pages, CHUNK)
+        self.cache = PrefixCache(num_pages, PAGE)
         self.model = model
         self.schedule = Schedule(
             self.cache,
@@ -162,7 +162,7 @@ class Batch:
         """Gives pieces the pages that they write to, and counts what they cost."""
         for piece in pieces:
             sequence = piece.sequence
-            while len(sequence.pages) * CHUNK < sequence.computed + piece.count:
+            while len(sequence.pages) * PAGE < sequence.computed + piece.count:
                 self._grow(sequence)
         self._count_operations(pieces)
         self._count_memory()
@@ -245,7 +245,7 @@ class Batch:
     def _accept(self, sequence: Sequence, token: int, logprob: float, *measured: Any) -> Chunk:
         """Adds a drawn token, and keeps its log probability for whoever scores it later."""
         row = len(sequence.tokens) - 1
-        sequence.pages[row // CHUNK].note(row % CHUNK, {token: logprob})
+        sequence.pages[row // PAGE].note(row % PAGE, {token: logprob})
         return sequence.accept(token, logprob, *measured)
 
     def _record(self, piece: Piece) -> None:
@@ -253,6 +253,6 @@ class Batch:
         sequence, start = piece.sequence, piece.sequence.computed
         end = start + piece.count
         for position in range(start, end):
-            sequence.pages[position // CHUNK].tokens.append(sequence.tokens[position])
+            sequence.pages[position // PAGE].tokens.append(sequence.tokens[position])
         sequence.computed = end
         self.counters.prompt_tokens += max(0, min(end, sequence.prompt_length) - start)

@@ -1,6 +1,6 @@
 """Which pages hold which tokens: a tree of pages that running and finished sequences share.
 
-A page holds the keys and values of up to `CHUNK` tokens; they depend on those tokens and on all
+A page holds the keys and values of up to `PAGE` tokens; they depend on those tokens and on all
 before them, so a page is found below the page that holds the tokens before. A full page is shared
 by reference. A page that is filled in part, or shares only its beginning, is copied: two sequences
 never write to one page. Pages that no sequence uses stay until their memory is needed, the least

@@ -26,7 +26,7 @@ from typing import Self
 import torch
 
 from ttc.costs import Costs
-from ttc.engine.local.attention import CHUNK
+from ttc.engine.local.attention import PAGE
 from ttc.engine.local.batch import Batch, Counters
 from ttc.engine.local.kv import KVPool
 from ttc.engine.local.reading import Place, Read, Wants, reward_plan, suffix_plan
@@ -92,7 +92,7 @@ class LocalEngine:
         self._reward = source.config.reward
         self._name = name
         self._costs = source.config.costs
-        self._context = min(source.config.context, num_pages * CHUNK)
+        self._context = min(source.config.context, num_pages * PAGE)
         self._numerics = (
             f"torch-{torch.__version__} cpu {torch.backends.cpu.get_cpu_capability()} "
             f"threads={num_threads} {self._batch.model.numerics} sha={source.fingerprint[:16]}"

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Sequence as Seq
 from concurrent.futures import Future
 
-from ttc.engine.local.attention import CHUNK
+from ttc.engine.local.attention import PAGE
 from ttc.engine.local.cache import Match, PrefixCache
 from ttc.engine.local.call import Call
 from ttc.engine.local.sequence import segment_tokens
@@ -61,7 +61,7 @@ class Reading(Call):
         pages = [*match.shared, *([match.source] if match.source is not None else [])]
         for row, keys in self.wants.items():
             if row < match.length:
-                notes = pages[row // CHUNK].notes.get(row % CHUNK, {})
+                notes = pages[row // PAGE].notes.get(row % PAGE, {})
                 if all(key in notes for key in keys):
                     self.found[row] = {key: notes[key] for key in keys}
         if self.is_found:
@@ -80,7 +80,7 @@ class Reading(Call):
 
     def note(self, row: int, values: Mapping[int, float]) -> None:
         """Takes what was found out of a row, which is computed, and leaves it in its page."""
-        self.pages[row // CHUNK].note(row % CHUNK, values)
+        self.pages[row // PAGE].note(row % PAGE, values)
         if row in self.wants:
             self.found[row] = {key: values[key] for key in self.wants[row]}
 

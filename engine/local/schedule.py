@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 
-from ttc.engine.local.attention import CHUNK
+from ttc.engine.local.attention import PAGE
 from ttc.engine.local.cache import Match, PrefixCache, common_length
 from ttc.engine.local.call import Call
 from ttc.engine.local.reading import Reading
@@ -20,7 +20,7 @@ from ttc.engine.local.sequence import Sequence
 __all__ = ["Piece", "Schedule"]
 
 _PREFILL_ROWS = 256  # about as long as a step of a hundred decoding sequences
-_WORTH_WAITING = CHUNK // 2  # shared tokens; below, computing them twice beats standing in line
+_WORTH_WAITING = 32  # shared tokens; below, computing them twice beats standing in line
 
 
 @dataclass(frozen=True)
@@ -136,4 +136,4 @@ class Schedule:
 
 
 def _num_pages(num_tokens: int) -> int:
-    return -(-num_tokens // CHUNK)
+    return -(-num_tokens // PAGE)

@@ -14,7 +14,7 @@ from gguf import GGMLQuantizationType, GGUFWriter
 from gguf.quants import dequantize
 
 from ttc.benchmarks.perf.quantise import format_for, quantised
-from ttc.engine.local.attention import CHUNK, Span
+from ttc.engine.local.attention import PAGE, Span
 from ttc.engine.local.files.folder import folder_weights, read_folder
 from ttc.engine.local.files.gguf import read_gguf
 from ttc.engine.local.files.gguf_config import gguf_config, gguf_weights
@@ -96,7 +96,7 @@ def reference_logits(model: Any, ids: torch.Tensor) -> torch.Tensor:
 
 def logits_of(model: Model, ids: torch.Tensor, piece: int = 1 << 20) -> torch.Tensor:
     """What the engine computes, in pieces of a prompt, (tokens, vocab)."""
-    pages = range(-(-len(ids) // CHUNK))
+    pages = range(-(-len(ids) // PAGE))
     pool = KVPool(model.config, len(pages))
     parts = []
     with torch.inference_mode():

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ttc.engine.local import LocalEngine
-from ttc.engine.local.attention import CHUNK, Attention, Span
+from ttc.engine.local.attention import PAGE, Attention, Span
 from ttc.engine.local.kv import KVPool
 from ttc.engine.local.linear import Linear, LinearFactory, onednn, padded, tiled
 from ttc.engine.local.model import Model
@@ -23,6 +23,7 @@ from ttc.types import Branch
 
 SIZES = {"num_kv_heads": 2, "group": 3, "head_dim": 16}
 GROUP_ROWS = Attention.probe(**SIZES)
+SCATTERED = (4, 2, 7, 30, 11, 5, 47, 1, 0, 19, 23, 6)
 
 
 def random(*shape: int, seed: int = 0) -> torch.Tensor:
@@ -72,21 +73,21 @@ def attend(spans: list[Span], queries: torch.Tensor, pool: list[torch.Tensor]) -
 
 @pytest.fixture(scope="module")
 def pool() -> list[torch.Tensor]:
-    """Keys and values of 12 pages."""
-    return [random(12, 2, 16, CHUNK), random(12, 2, CHUNK, 16, seed=1)]
+    """Keys and values of 48 pages."""
+    return [random(48, 2, 16, PAGE), random(48, 2, PAGE, 16, seed=1)]
 
 
 def test_attention_is_a_softmax_over_all_positions_before(pool: list[torch.Tensor]) -> None:
     """Against a plain float64 softmax, in three chunks."""
     queries = random(150, 6, 16, seed=2)
-    keys = torch.cat([pool[0][page] for page in (4, 2, 7)], dim=-1).double()  # (2, 16, positions)
-    values = torch.cat([pool[1][page] for page in (4, 2, 7)], dim=1).double()
+    keys = torch.cat([pool[0][page] for page in SCATTERED], dim=-1).double()  # (2, 16, positions)
+    values = torch.cat([pool[1][page] for page in SCATTERED], dim=1).double()
     scores = torch.einsum("rkgd,kdp->rkgp", queries.view(150, 2, 3, 16).double(), keys)
     later = torch.arange(192) > torch.arange(150)[:, None]
     weights = scores.masked_fill(later[:, None, None], -torch.inf).softmax(-1)
     expected = torch.einsum("rkgp,kpd->rkgd", weights, values).reshape(150, 96).float()
 
-    actual = attend([Span(pages=(4, 2, 7), start=0, count=150)], queries, pool)
+    actual = attend([Span(pages=SCATTERED, start=0, count=150)], queries, pool)
     torch.testing.assert_close(actual, expected, rtol=1e-4, atol=1e-5)
 
 
@@ -95,8 +96,8 @@ def test_attention_is_a_softmax_over_all_positions_before(pool: list[torch.Tenso
 def test_attention_of_a_row_does_not_depend_on_the_batch(
     pool: list[torch.Tensor], rows: list[tuple[int, int]]
 ) -> None:
-    """Rows of three sequences with a common first page, in any number and order."""
-    pages = [(0, 1, 2), (0, 3, 4), (0, 5, 6)]
+    """Rows of three sequences with a common beginning, in any number and order."""
+    pages = [(*range(6), *range(start, start + 6)) for start in (10, 20, 30)]
     queries = random(191, 6, 16, seed=3)
     spans = [Span(pages=pages[s], start=position, count=1) for s, position in rows]
     together = attend(spans, queries[[position for _, position in rows]], pool)
@@ -113,11 +114,11 @@ def test_logits_do_not_depend_on_how_a_prompt_is_cut(tiny: ModelSource, piece: i
     ids = torch.arange(150) % 250
 
     def logits(step: int) -> torch.Tensor:
-        cache = KVPool(tiny.config, 3)
+        cache = KVPool(tiny.config, 10)
         parts = [
             model.forward(
                 ids[start : start + step],
-                [Span(pages=(0, 1, 2), start=start, count=len(ids[start : start + step]))],
+                [Span(pages=range(10), start=start, count=len(ids[start : start + step]))],
                 cache,
                 torch.arange(len(ids[start : start + step])),
             )
@@ -132,11 +133,11 @@ def test_logits_do_not_depend_on_how_a_prompt_is_cut(tiny: ModelSource, piece: i
 def test_what_lies_in_unwritten_slots_changes_nothing(tiny: ModelSource) -> None:
     """A recycled page gives the bits of a new one."""
     model: Model = tiny.build()
-    spans = [Span(pages=(0, 1), start=0, count=70)]
+    spans = [Span(pages=range(5), start=0, count=70)]
     outputs = []
     with torch.inference_mode():
         for old in (0.0, 1e4):
-            cache = KVPool(tiny.config, 2)
+            cache = KVPool(tiny.config, 5)
             for page in (*cache.keys, *cache.values):
                 page.fill_(old)
             outputs.append(model.forward(torch.arange(70), spans, cache, torch.tensor([69])))

@@ -198,8 +198,8 @@ def test_branches_of_another_kind_are_refused(
 def test_calls_beyond_the_memory_wait_their_turn(
     load: Callable[..., LocalEngine], tiny: ModelSource, ask: Callable[..., Request]
 ) -> None:
-    """Three pages hold one call of 130 tokens at a time; all are served, none out of order."""
-    engine = load(kv_bytes=3 * KVPool.page_bytes(tiny.config))
+    """Twelve pages hold one call of 130 tokens at a time; all are served, none out of order."""
+    engine = load(kv_bytes=12 * KVPool.page_bytes(tiny.config))
     ended: list[int] = []
     calls = [engine.submit(ask(chr(97 + i) * 100, 30, seed=i)) for i in range(5)]
     for i, call in enumerate(calls):
@@ -215,8 +215,8 @@ def test_calls_beyond_the_memory_wait_their_turn(
 def test_memory_is_never_exceeded(
     load: Callable[..., LocalEngine], tiny: ModelSource, ask: Callable[..., Request]
 ) -> None:
-    """Forty calls with common and own beginnings, in seven pages."""
-    limit = 7 * KVPool.page_bytes(tiny.config)
+    """Forty calls with common and own beginnings, in 28 pages."""
+    limit = 28 * KVPool.page_bytes(tiny.config)
     engine = load(kv_bytes=limit)
     seen: list[int] = []
     prompts = [("s" * 70) + str(i % 3) * (i * 3 % 50) for i in range(40)]

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 
 from tests.engine.reference import FAMILIES, ids_of, load_folder, logits_of, make_model, save
 from ttc.engine.local import model as torch_model
-from ttc.engine.local.attention import CHUNK, Span
+from ttc.engine.local.attention import Span
 from ttc.engine.local.files.folder import folder_weights, read_folder
 from ttc.engine.local.kv import KVPool
 from ttc.engine.local.linear import Linear, LinearFactory
@@ -169,18 +169,20 @@ def test_a_prompt_has_the_same_bits_in_pieces_of_any_length(folder: Path, piece:
 def test_a_row_has_the_same_bits_in_any_batch(folder: Path) -> None:
     """Alone, beside others, in any order; on shared pages and on its own copies."""
     model = native(folder)
-    pool = KVPool(model.config, 16)
-    prefix, last = ids_of(CHUNK + 9), ids_of(11)
+    first, second = [7, 1, 3, 0, 5], [2, 9, 4, 8, 6]
+    pool = KVPool(model.config, 23)
+    prefix, last = ids_of(73), ids_of(11)  # in five pages, of which decoding writes to the last
     with torch.inference_mode():
-        for first_page in (0, 2):
-            span = Span(pages=[first_page, first_page + 1], start=0, count=len(prefix))
+        for pages in (first, second):
+            span = Span(pages=pages, start=0, count=len(prefix))
             model.forward(prefix, [span], pool, torch.tensor([0]))
 
         def decode(rows: list[int]) -> torch.Tensor:
-            pool.copy([(1 if row % 2 else 3, 4 + row) for row in rows])
+            its = [first if row % 2 else second for row in rows]
+            pool.copy([(pages[-1], 10 + row) for pages, row in zip(its, rows, strict=True)])
             spans = [
-                Span(pages=[0 if row % 2 else 2, 4 + row], start=len(prefix), count=1)
-                for row in rows
+                Span(pages=[*pages[:-1], 10 + row], start=len(prefix), count=1)
+                for pages, row in zip(its, rows, strict=True)
             ]
             return model.forward(last[rows], spans, pool, torch.arange(len(rows)))
 

@@ -12,7 +12,7 @@ import torch
 
 from tests.engine.reference import reference_model
 from ttc.engine.local import LocalEngine
-from ttc.engine.local.attention import CHUNK, Span
+from ttc.engine.local.attention import PAGE, Span
 from ttc.engine.local.hub.models import find
 from ttc.engine.local.kv import KVPool
 from ttc.ports import Request
@@ -102,7 +102,7 @@ def test_greedy_answers_are_those_of_transformers(answers: list[Branch], referen
 
 def logits_of(engine: LocalEngine, ids: list[int]) -> torch.Tensor:
     """Every logit at every position of a text, (tokens, vocab)."""
-    model, num_pages = engine._batch.model, -(-len(ids) // CHUNK)
+    model, num_pages = engine._batch.model, -(-len(ids) // PAGE)
     spans = [Span(pages=range(num_pages), start=0, count=len(ids))]
     pool = KVPool(model.config, num_pages)
     with torch.inference_mode():

@@ -7,10 +7,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ttc.engine.local.attention import CHUNK, Attention, Span
+from ttc.engine.local.attention import PAGE, Attention, Span
 
 SIZES = {"num_kv_heads": 2, "group": 3, "head_dim": 16}
 GROUP_ROWS = Attention.probe(**SIZES)
+SCATTERED = (4, 2, 7, 30, 11, 5, 47, 1, 0, 19, 23, 6)
 WINDOWS = [1, 5, 63, 64, 65, 100, 1000]
 
 
@@ -21,8 +22,8 @@ def random(*shape: int, seed: int = 0) -> torch.Tensor:
 
 @pytest.fixture(scope="module")
 def pool() -> list[torch.Tensor]:
-    """Keys and values of 12 pages."""
-    return [random(12, 2, 16, CHUNK), random(12, 2, CHUNK, 16, seed=1)]
+    """Keys and values of 48 pages."""
+    return [random(48, 2, 16, PAGE), random(48, 2, PAGE, 16, seed=1)]
 
 
 def attend(
@@ -39,15 +40,15 @@ def test_a_window_shows_a_position_and_those_just_before_it(
 ) -> None:
     """Against a plain float64 softmax, in three chunks."""
     queries = random(150, 6, 16, seed=2)
-    keys = torch.cat([pool[0][page] for page in (4, 2, 7)], dim=-1).double()  # (2, 16, positions)
-    values = torch.cat([pool[1][page] for page in (4, 2, 7)], dim=1).double()
+    keys = torch.cat([pool[0][page] for page in SCATTERED], dim=-1).double()  # (2, 16, positions)
+    values = torch.cat([pool[1][page] for page in SCATTERED], dim=1).double()
     scores = torch.einsum("rkgd,kdp->rkgp", queries.view(150, 2, 3, 16).double(), keys)
     distance = torch.arange(150)[:, None] - torch.arange(192)
     hidden = (distance < 0) | (distance >= window)
     weights = scores.masked_fill(hidden[:, None, None], -torch.inf).softmax(-1)
     expected = torch.einsum("rkgp,kpd->rkgd", weights, values).reshape(150, 96).float()
 
-    actual = attend([Span(pages=(4, 2, 7), start=0, count=150)], queries, pool, window)
+    actual = attend([Span(pages=SCATTERED, start=0, count=150)], queries, pool, window)
     torch.testing.assert_close(actual, expected, rtol=1e-4, atol=1e-5)
 
 
@@ -59,8 +60,8 @@ def test_a_window_shows_a_position_and_those_just_before_it(
 def test_a_row_does_not_depend_on_the_batch(
     pool: list[torch.Tensor], window: int, rows: list[tuple[int, int]]
 ) -> None:
-    """Rows of three sequences with a common first page, in any number and order."""
-    pages = [(0, 1, 2), (0, 3, 4), (0, 5, 6)]
+    """Rows of three sequences with a common beginning, in any number and order."""
+    pages = [(*range(6), *range(start, start + 6)) for start in (10, 20, 30)]
     queries = random(191, 6, 16, seed=3)
     spans = [Span(pages=pages[s], start=position, count=1) for s, position in rows]
     together = attend(spans, queries[[position for _, position in rows]], pool, window)
@@ -72,11 +73,11 @@ def test_a_row_does_not_depend_on_the_batch(
 
 def test_what_lies_outside_the_window_changes_nothing(pool: list[torch.Tensor]) -> None:
     """Not even where it would win every time."""
-    spans = [Span(pages=(0, 1, 2), start=100, count=60)]
+    spans = [Span(pages=range(12), start=100, count=60)]
     queries = random(60, 6, 16, seed=4)
     before = attend(spans, queries, pool, 30)
     other = [half.clone() for half in pool]
-    other[0][0] = 1e3
-    other[0][1, :, :, :7] = 1e3  # positions 64 to 70; the first row sees 71 to 100
+    other[0][:4] = 1e3
+    other[0][4, :, :, :7] = 1e3  # positions 64 to 70; the first row sees 71 to 100
 
     assert torch.equal(attend(spans, queries, other, 30), before)

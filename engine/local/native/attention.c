@@ -39,12 +39,12 @@ void rotate_and_write(const struct model *model, const struct layer *layer, cons
             turn(
                 row + h * dim, dim, layer->qk_norm ? layer->qk_norm + h * dim : 0, model->norm_eps, cos,
                 sin, h < heads ? model->query_scale : 1);
-        int slot = step->positions[r] % CHUNK;
-        size_t page = step->pages[step->tables[r] + step->positions[r] / CHUNK];
+        int slot = step->positions[r] % PAGE;
+        size_t page = step->pages[step->tables[r] + step->positions[r] / PAGE];
         for (int h = 0; h < kv; h++) {
-            float *keys = layer->keys + (page * kv + h) * dim * CHUNK + slot;
-            float *values = layer->values + ((page * kv + h) * CHUNK + slot) * dim;
-            for (int d = 0; d < dim; d++) keys[d * CHUNK] = row[(heads + h) * dim + d];
+            float *keys = layer->keys + (page * kv + h) * dim * PAGE + slot;
+            float *values = layer->values + ((page * kv + h) * PAGE + slot) * dim;
+            for (int d = 0; d < dim; d++) keys[d * PAGE] = row[(heads + h) * dim + d];
             memcpy(values, row + (heads + kv + h) * dim, dim * sizeof *values);
         }
     }
@@ -55,15 +55,22 @@ struct state {
     float values[MAX_DIM];
 };
 
-/* The scores of CHUNK positions: query [dim], keys [dim][CHUNK]. */
-INLINE void score(const float *query, const float *keys, int dim, floats scores[CHUNK / WIDTH]) {
+/* The pages of a chunk, of one key head. */
+struct chunk {
+    const float *keys[PAGES];   /* [dim][PAGE] each */
+    const float *values[PAGES]; /* [PAGE][dim] each */
+};
+
+/* The scores of a chunk's positions; query [dim]. */
+INLINE void score(const float *query, const struct chunk *chunk, int dim, floats scores[CHUNK / WIDTH]) {
     for (int half = 0; half < CHUNK / WIDTH; half += 8) { /* eight sums fit into registers */
         floats sums[8] = {};
         for (int d = 0; d < dim; d++) {
             floats q = all(query[d]);
 #pragma GCC unroll 8
             for (int v = 0; v < 8 && v < CHUNK / WIDTH; v++)
-                sums[v] += q * load(keys + d * CHUNK + (half + v) * WIDTH);
+                sums[v] += q * load(
+                    chunk->keys[(half + v) * WIDTH / PAGE] + d * PAGE + (half + v) * WIDTH % PAGE);
         }
         for (int v = 0; v < 8 && v < CHUNK / WIDTH; v++) scores[half + v] = sums[v];
     }
@@ -96,12 +103,11 @@ INLINE void gather(float *out, const float *weights, int first, int end, const f
         for (int i = d; i < dim; i++) out[i] += weights[t] * values[t * dim + i];
 }
 
-/* Folds the positions [first, end) of one page into a state. */
+/* Folds the positions [first, end) of a chunk into a state. */
 static void fold(
-    struct state *state, const float *query, const float *keys, const float *values, int dim, int first,
-    int end) {
+    struct state *state, const float *query, const struct chunk *chunk, int dim, int first, int end) {
     floats scores[CHUNK / WIDTH], peaks = all(-INFINITY);
-    score(query, keys, dim, scores);
+    score(query, chunk, dim, scores);
     for (int v = 0; v < CHUNK / WIDTH; v++) {
         ints position = count_from(v * WIDTH);
         scores[v] = choose((position >= first) & (position < end), scores[v], all(-INFINITY));
@@ -122,7 +128,12 @@ static void fold(
     state->peak = peak;
     state->mass = state->mass * kept + sum_lanes(masses);
     for (int d = 0; d < dim; d++) state->values[d] *= kept;
-    gather(state->values, weights, first, end, values, dim);
+    for (int p = first / PAGE; p * PAGE < end; p++) {
+        int from = first - p * PAGE, to = end - p * PAGE;
+        gather(
+            state->values, weights + p * PAGE, from > 0 ? from : 0, to < PAGE ? to : PAGE,
+            chunk->values[p], dim);
+    }
 }
 
 /* One key head of a block of rows. */
@@ -145,12 +156,17 @@ static void attend_block(
             int end = step->positions[r] + 1 - chunk * CHUNK;
             int first = layer->window ? end - layer->window : 0;
             if (end <= 0 || first >= CHUNK) continue;
-            size_t page = (size_t)step->pages[step->tables[r] + chunk] * kv + head;
+            struct chunk its;
+            for (int p = 0; p < PAGES; p++) { /* pages that are not there yet are hidden */
+                int there = p * PAGE < end ? p : 0;
+                size_t page = step->pages[step->tables[r] + chunk * PAGES + there];
+                its.keys[p] = layer->keys + (page * kv + head) * dim * PAGE;
+                its.values[p] = layer->values + (page * kv + head) * dim * PAGE;
+            }
             const float *query = step->qkv + r * width + (size_t)head * group * dim;
             for (int g = 0; g < group; g++)
                 fold(
-                    &states[r - first_row][g], query + g * dim, layer->keys + page * dim * CHUNK,
-                    layer->values + page * dim * CHUNK, dim, first > 0 ? first : 0,
+                    &states[r - first_row][g], query + g * dim, &its, dim, first > 0 ? first : 0,
                     end < CHUNK ? end : CHUNK);
         }
     for (int r = first_row; r < end_row; r++)

@@ -4,9 +4,9 @@
 
 #include <stdint.h>
 
-enum { GROUP = 64, PANEL = 16, CHUNK = 64 };
+enum { GROUP = 64, PANEL = 16, CHUNK = 64, PAGE = 16, PAGES = CHUNK / PAGE };
 /* GROUP: columns that share a scale. PANEL: output columns that lie together.
-   CHUNK: positions in a page of keys and values. */
+   CHUNK: positions that are folded at once. PAGE: positions that lie together, keys and values. */
 
 /* A weight of int8 codes with a scale for GROUP columns of each output, as panels [outputs / 16][inputs / 4][16][4]:
    what one load of a vector brings is what one instruction multiplies. Inputs are padded to a
@@ -30,8 +30,8 @@ struct layer {
     struct linear qkv, output, gate_up, down;
     const float *attention_norm, *feed_forward_norm; /* [hidden] */
     const float *qk_norm;                            /* [heads + kv_heads][head_dim], or null */
-    float *keys;                                     /* [pages][kv_heads][head_dim][CHUNK] */
-    float *values;                                   /* [pages][kv_heads][CHUNK][head_dim] */
+    float *keys;                                     /* [pages][kv_heads][head_dim][PAGE] */
+    float *values;                                   /* [pages][kv_heads][PAGE][head_dim] */
     int32_t is_rotated, window;                      /* a window of 0 is none */
 };
 
