@@ -451,10 +451,10 @@ class Scope(Protocol):
     def now(self) -> float:
         """Seconds by the run's clock."""
 
-    def decide(self, kind: str, *, physical: bool = False, **detail: Any) -> None:
+    def decide(self, kind: str, *, physical: bool = False, end: bool = True, **detail: Any) -> None:
         """Records a decision; the most downstream one is named as what stopped the run.
 
-        `physical`: it rests on what is measured.
+        `physical`: it rests on what is measured. `end=False`: it stopped nothing.
         """
 
     def offer(self, *, gain: float, cost: float, confidence: float | None) -> None:

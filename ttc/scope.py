@@ -373,7 +373,8 @@ class NodeScope(Work):
 
     def _chosen(self, candidate: Candidate, upstream: PumpStream[Candidate]) -> Candidate:
         """What the scope's selector gives, with what it was chosen among."""
-        chosen = replace(candidate, chosen_among=calls_behind(upstream.delivered))
+        among = calls_behind(upstream.delivered) | candidate.chosen_among
+        chosen = replace(candidate, chosen_among=among)
         if not self._aside:
             self._run.chose(self.path, chosen)
         return chosen
@@ -403,12 +404,12 @@ class NodeScope(Work):
         """Seconds by the run's clock."""
         return self._run.clock.now()
 
-    def decide(self, kind: str, *, physical: bool = False, **detail: Any) -> None:
+    def decide(self, kind: str, *, physical: bool = False, end: bool = True, **detail: Any) -> None:
         """Records a decision; see `ttc.ports.Scope`."""
         if physical:
             self._run.timing[f"a rule on what is measured acted: {kind}"] = None
         self._run.record(self.path, rule=kind, **detail)
-        if not self._aside:
+        if end and not self._aside:
             self._run.decided(self.path, kind)
 
     def offer(self, *, gain: float, cost: float, confidence: float | None) -> None:

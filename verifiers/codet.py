@@ -14,12 +14,12 @@ from typing import ClassVar, Literal
 
 from ttc.errors import EngineError, VerifierError
 from ttc.ports import Scope
+from ttc.prompts import PREAMBLE, fenced, prompt, question, together
 from ttc.sandbox.extraction import Completion
 from ttc.sandbox.forms import GeneratedTests
 from ttc.sandbox.limits import Limits
 from ttc.types import Branch, Candidate, Problem, Sampling, Score
 from ttc.verifiers.confidence import unknown
-from ttc.verifiers.prompts import PREAMBLE, fenced, prompt, question, together
 from ttc.verifiers.text import passage
 
 __all__ = ["CodeT", "agreement", "written_tests"]

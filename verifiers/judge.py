@@ -16,9 +16,9 @@ from typing import ClassVar, Literal
 
 from ttc.graph import is_count
 from ttc.ports import Scope
+from ttc.prompts import PREAMBLE, fenced, question, solution, together
 from ttc.types import Candidate, Problem, Score
-from ttc.verifiers.prompts import PREAMBLE, fenced, question, solution, together
-from ttc.verifiers.verdicts import ask, grade_on
+from ttc.verdicts import ask, grade_on
 
 __all__ = ["Judge", "check_asking"]
 

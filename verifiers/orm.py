@@ -15,8 +15,8 @@ from typing import ClassVar, Literal
 
 from ttc.errors import EngineError, VerifierError
 from ttc.ports import Scope
+from ttc.prompts import solution, together
 from ttc.types import Candidate, Message, Problem, Score
-from ttc.verifiers.prompts import solution, together
 
 __all__ = ["OutcomeRewardModel", "conversation", "sigmoid", "softmax"]
 

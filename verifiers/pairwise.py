@@ -18,10 +18,10 @@ from itertools import combinations
 from typing import ClassVar, Literal
 
 from ttc.ports import Scope
+from ttc.prompts import PREAMBLE, fenced, question, solution, together
 from ttc.types import Candidate, Problem, Score
+from ttc.verdicts import Verdict, ask, choice_on
 from ttc.verifiers.judge import check_asking
-from ttc.verifiers.prompts import PREAMBLE, fenced, question, solution, together
-from ttc.verifiers.verdicts import Verdict, ask, choice_on
 
 __all__ = ["PairwiseJudge", "Tournament"]
 

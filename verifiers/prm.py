@@ -21,9 +21,9 @@ from typing import ClassVar, Literal, NamedTuple
 
 from ttc.errors import EngineError, VerifierError
 from ttc.ports import Scope
+from ttc.prompts import question, solution, together
 from ttc.types import Branch, Candidate, Message, Problem, Score
 from ttc.verifiers.orm import conversation, sigmoid, softmax
-from ttc.verifiers.prompts import question, solution, together
 
 __all__ = ["ProcessRewardModel"]
 

@@ -18,8 +18,8 @@ from typing import ClassVar, Literal
 from ttc.errors import EngineError
 from ttc.graph import is_count
 from ttc.ports import Scope, Verifier
+from ttc.prompts import together
 from ttc.types import Candidate, Problem, Sampling, Score
-from ttc.verifiers.prompts import together
 
 __all__ = ["RolloutValue"]
 

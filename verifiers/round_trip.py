@@ -13,9 +13,9 @@ from typing import ClassVar, Literal
 from ttc.answers import answer_key, extract_answer
 from ttc.errors import EngineError
 from ttc.ports import Scope
+from ttc.prompts import PREAMBLE, fenced, prompt, question, together
 from ttc.types import Candidate, Problem, Sampling, Score
 from ttc.verifiers.confidence import unknown
-from ttc.verifiers.prompts import PREAMBLE, fenced, prompt, question, together
 from ttc.verifiers.text import Of, passage
 
 __all__ = ["AskBack", "RoundTrip"]

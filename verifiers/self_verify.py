@@ -19,8 +19,8 @@ from typing import ClassVar, Literal, NamedTuple
 from ttc.errors import EngineError, VerifierError
 from ttc.graph import is_count
 from ttc.ports import Scope
+from ttc.prompts import PREAMBLE, fenced, prompt, question, solution, together
 from ttc.types import Branch, Candidate, Problem, Sampling, Score
-from ttc.verifiers.prompts import PREAMBLE, fenced, prompt, question, solution, together
 
 __all__ = ["SelfVerify"]
 

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from ttc.errors import VerifierError
 from ttc.ports import Scope
 from ttc.sandbox.execution import Execution
-from ttc.sandbox.extraction import Completion
-from ttc.sandbox.forms import Asserts, CheckFunction, StandardIO, Tests
 from ttc.sandbox.limits import Limits
+from ttc.sandbox.public import completion_of, tests_of
 from ttc.types import Candidate, Problem, Score
 
 __all__ = ["UnitTests", "scored"]
@@ -29,13 +26,7 @@ class UnitTests:
     process of their own. Tests that say nothing of the program, and a machine that fails, give no
     score.
 
-    The problem says in its `metadata` how its tests are meant:
-
-    - `test_form`: `asserts` (by default), statements that use the program's names; `check`, code
-      that defines `check(candidate)`; `stdin`, JSON pairs of input and expected output.
-    - `entry_point`: the function that is asked for; `check` needs it.
-    - `code_prompt`: code that the program goes on from; by default the raw `prompt`, if there is
-      one.
+    How the problem says what its tests mean is told in `ttc.sandbox.public`.
 
     Source: functional correctness, Chen et al. 2021, arXiv 2107.03374, section 2.1.
     Differs: program and tests do not share an interpreter, so a program cannot reach its tests.
@@ -60,21 +51,12 @@ class UnitTests:
             VerifierError: the problem has no tests, or their form is not one of the three.
             SandboxError: code cannot be run here as safely as the run wants.
         """
-        tests = _tests(problem)
+        tests = tests_of(problem)
         limits = Limits(
             seconds=self.seconds, cpu_seconds=self.seconds, memory_bytes=self.memory_bytes
         )
-        given = problem.metadata
         runs = [
-            scope.execute(
-                Completion(
-                    text=candidate.text,
-                    prompt=given.get("code_prompt", problem.prompt or ""),
-                    entry_point=given.get("entry_point"),
-                ),
-                tests,
-                limits=limits,
-            )
+            scope.execute(completion_of(problem, candidate.text), tests, limits=limits)
             for candidate in candidates
         ]
         return tuple(scored(execution, self.name) for execution in await asyncio.gather(*runs))
@@ -90,35 +72,3 @@ def scored(execution: Execution, name: str) -> Score:
         "level": execution.level,
     }
     return Score(value=value, verifier=name, range=(0.0, 1.0), evidence=evidence)
-
-
-def _tests(problem: Problem) -> Tests:
-    if not problem.tests:
-        raise VerifierError(f"the problem {problem.id!r} has no public tests; give it tests=(...)")
-    form = problem.metadata.get("test_form", "asserts")
-    if form == "asserts":
-        return Asserts(asserts=problem.tests)
-    if form == "check":
-        name = problem.metadata.get("entry_point")
-        if not isinstance(name, str):
-            raise VerifierError(
-                f"the tests of {problem.id!r} have the form `check`, which needs the name of the "
-                f"function: metadata={{'entry_point': ...}}, not {name!r}"
-            )
-        prompt = problem.metadata.get("code_prompt", problem.prompt or "")
-        return CheckFunction(code="\n".join(problem.tests), entry_point=name, prompt=prompt)
-    if form == "stdin":
-        return StandardIO(cases=tuple(_pair(problem, test) for test in problem.tests))
-    raise VerifierError(
-        f"the tests of {problem.id!r} have the form {form!r}; it is asserts, check or stdin"
-    )
-
-
-def _pair(problem: Problem, test: str) -> tuple[str, str]:
-    try:
-        given, expected = json.loads(test)
-    except ValueError as error:
-        raise VerifierError(
-            f"a test of {problem.id!r} is no JSON pair of input and output: {test[:100]!r}"
-        ) from error
-    return str(given), str(expected)

@@ -16,8 +16,6 @@ NO_ALGORITHM = {
     "ttc.strategies.tally": "it counts votes for the rules that cite",
     "ttc.strategies.verify": "it lets a verifier score",
     "ttc.verifiers": "it lists names",
-    "ttc.verifiers.prompts": "it shows texts to models for the verifiers that cite",
-    "ttc.verifiers.verdicts": "it reads verdicts for the verifiers that cite",
     "ttc.verifiers.recorded": "it gives back what another verifier said",
 }
 """Modules of strategies and verifiers that need no source, each with its reason."""

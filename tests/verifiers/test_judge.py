@@ -13,12 +13,12 @@ import ttc
 from ttc import Budget, GraphError, Outcome
 from ttc.errors import EngineError
 from ttc.ports import Request
+from ttc.prompts import fenced
 from ttc.strategies import Best, Sample, Verify
 from ttc.testing import FakeEngine, ManualClock
 from ttc.text_form import parse
 from ttc.types import Candidate, Problem, Score
 from ttc.verifiers import Judge
-from ttc.verifiers.prompts import fenced
 
 QUESTION = "What is 17 * 23?"
 

@@ -12,12 +12,12 @@ import ttc
 from ttc import GraphError
 from ttc.errors import EngineError
 from ttc.ports import Request
+from ttc.prompts import fenced
 from ttc.strategies import Best, Sample
 from ttc.testing import FakeEngine
 from ttc.text_form import parse
 from ttc.types import Branch, Outcome, Problem, Score
 from ttc.verifiers import SelfVerify
-from ttc.verifiers.prompts import fenced
 
 QUESTION = "What is 17 * 23?"
 LN = math.log

@@ -13,10 +13,10 @@ from typing import Literal, NamedTuple
 
 from ttc.errors import EngineError
 from ttc.ports import Scope
+from ttc.prompts import prompt
 from ttc.types import Branch, Sampling
-from ttc.verifiers.prompts import prompt
 
-__all__ = ["Verdict", "ask", "choice_on", "grade_on"]
+__all__ = ["Verdict", "ask", "choice_on", "grade_on", "index_on"]
 
 _LINE = re.compile(r"\**verdict:\**\s*\**([a-z0-9]{1,12})\**\.?\**", re.IGNORECASE | re.ASCII)
 _SHOWN = 200
@@ -53,6 +53,15 @@ def choice_on(first: Literal["A", "B"]) -> Reader:
         if word == "TIE":
             return 0.5
         return float(word == first) if word in ("A", "B") else None
+
+    return read
+
+
+def index_on(count: int) -> Reader:
+    """Reads the number of one of so many things, counted from 1; its place, counted from 0."""
+
+    def read(word: str) -> float | None:
+        return float(int(word) - 1) if word.isdecimal() and 1 <= int(word) <= count else None
 
     return read
 

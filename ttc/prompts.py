@@ -1,4 +1,4 @@
-"""How verifiers show texts to a model that judges them, and ask many things at once.
+"""How nodes and verifiers show texts to a model that judges or improves them, and ask many at once.
 
 Whatever others wrote is data. It stands between two lines that hold a code, which is a hash of that
 very text: no text can hold its own hash, so none can close its fence, and equal texts give equal
