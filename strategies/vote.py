@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from ttc.graph import Flow, Node, Port
 from ttc.ports import Scope, Stream
@@ -95,7 +95,7 @@ class Vote(Node):
             usage += candidate.usage
             rule = self._ended_by(tally, usage, scope) if tally.num_remaining != 0 else None
             if rule is not None:
-                ahead = {"ahead": rule.ahead} if rule.ahead else {}
+                ahead: dict[str, Any] = {"ahead": rule.ahead} if rule.ahead else {}
                 physical = isinstance(rule, LimitRule) and rule.is_physical
                 scope.decide(rule.name, physical=physical, num_samples=tally.num_samples, **ahead)
                 candidates.stop()
