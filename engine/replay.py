@@ -18,7 +18,7 @@ from concurrent.futures import Future
 from dataclasses import fields
 from weakref import WeakKeyDictionary
 
-from ttc.errors import EngineError, RecordError
+from ttc.errors import EngineError, PoolExhausted, RecordError
 from ttc.pools import Completion, Pool, read
 from ttc.ports import Capabilities, Reading, Request
 from ttc.types import UNMEASURED, Branch, Chunk, Problem, Sampling
@@ -150,10 +150,7 @@ class _Draws:
 
     def next(self) -> Completion:
         if self._num_drawn == len(self._completions):
-            raise RecordError(
-                f"the pool holds {self._num_drawn} completions of problem {self._problem!r}, and "
-                "one more is asked for; ask for fewer, or draw more with `ttc sample`"
-            )
+            raise PoolExhausted(self._problem, self._num_drawn)
         self._num_drawn += 1
         return self._completions[self._num_drawn - 1]
 

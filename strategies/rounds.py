@@ -10,7 +10,6 @@ costs the tokens that the engine had produced, all labelled as cancelled.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from statistics import fmean
 from typing import ClassVar
@@ -188,6 +187,8 @@ class _Lane:
     probes: list[str] = field(default_factory=list)
     probed: Branch | None = None
     """What the last probe was answered."""
+    asked: list[Branch] = field(default_factory=list)
+    """The calls of all its probes."""
     result: Candidate | None = None
     has_ended: bool = False
 
@@ -207,7 +208,7 @@ class _Lane:
                 chunk = await anext(self.stream)
                 if chunk.branch is not None:
                     self.num_tokens = len(chunk.branch.token_ids or ())
-                    self.result = self.scope.finish(self.candidate, chunk.branch)
+                    self.result = self.whole(chunk.branch)
                     self.has_ended = True
                     return
                 self.chunks.append(chunk)
@@ -251,10 +252,14 @@ class _Lane:
             booked_as="probe",
         )
         answer: Branch | None = None
-        with suppress(EngineError):  # whether it fails or is refused, it says nothing
+        try:
             async for chunk in answering:
                 answer = chunk.branch
-        self.probed = answer or self.probed
+        except EngineError as error:  # it says nothing, and costs what it had written
+            self.asked.append(replace(written, call=error.call))
+        if answer is not None:
+            self.probed = answer
+            self.asked.append(answer)
         self.probes.append("" if answer is None else probe.cue + answer.text)
 
     def conclude(self, *, drop: bool) -> None:
@@ -262,9 +267,19 @@ class _Lane:
         self.stop()
         if not drop:
             here = self.partial(call=f"{self.scope.path}#{self.index}")
-            ended = self.probed or replace(here, finish_reason="stop")
-            finished = self.scope.finish(self.candidate, ended)
+            written = replace(here, finish_reason="stop")
+            finished = self.whole(written)
+            if self.probed is not None:
+                chosen = self.scope.finish(self.candidate, self.probed)
+                finished = replace(chosen, usage=finished.usage)
             self.result = replace(finished, status="finished")
+
+    def whole(self, written: Branch) -> Candidate:
+        """The candidate that its trace makes; its usage is the trace's and that of its probes."""
+        spent = self.candidate
+        for probe in self.asked:
+            spent = self.scope.finish(spent, probe)
+        return self.scope.finish(spent, written)
 
     def stop(self) -> None:
         """Ends it without a result, unless it has one."""

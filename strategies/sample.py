@@ -11,6 +11,7 @@ from dataclasses import dataclass, fields
 from itertools import count
 from typing import ClassVar, Literal, get_args
 
+from ttc.errors import PoolExhausted
 from ttc.graph import Cost, Flow, Node, Port, is_count
 from ttc.ports import Scope, Stream
 from ttc.types import Branch, Budget, Candidate, Order, Sampling, Tail
@@ -34,7 +35,8 @@ class Sample(Node):
     passes_each: ClassVar[bool] = True
 
     n: int | Literal["budget"] = 1
-    """Forks of each open candidate; `budget` forks until a limit refuses another."""
+    """Forks of each open candidate; `budget` forks until a limit refuses another, or a pool
+    holds no more."""
     temperature: float = 1.0
     """0 is greedy."""
     top_k: int | None = None
@@ -114,15 +116,20 @@ class Sample(Node):
                     yield candidate
 
         async def draw(candidate: Candidate, index: int) -> Candidate:
-            branch = await scope.generate(
-                self._start(candidate, scope),
-                index=index,
-                max_tokens=self.max_tokens,
-                sampling=sampling,
-                at_least=self.at_least,
-                until=self.until,
-                tail=self.tail,
-            )
+            try:
+                branch = await scope.generate(
+                    self._start(candidate, scope),
+                    index=index,
+                    max_tokens=self.max_tokens,
+                    sampling=sampling,
+                    at_least=self.at_least,
+                    until=self.until,
+                    tail=self.tail,
+                )
+            except PoolExhausted as dry:
+                if self.n != "budget":
+                    raise
+                raise dry.as_limit() from None
             return scope.finish(candidate, branch)
 
         ahead = self.ahead

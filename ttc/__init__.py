@@ -16,7 +16,7 @@ from ttc.errors import (
     VerifierError,
 )
 from ttc.graph import Node, node
-from ttc.solve import asolve, asolve_many, replay, solve, solve_many
+from ttc.solve import asolve, asolve_many, solve, solve_many
 from ttc.types import (
     Budget,
     Candidate,
@@ -58,16 +58,22 @@ __all__ = [
     "confidence",
     "node",
     "replay",
+    "resume",
     "solve",
     "solve_many",
 ]
 
 
 if TYPE_CHECKING:
+    from ttc.again import replay, resume
     from ttc.strategies.cascade import confidence
 
 
 def __getattr__(name: str) -> object:
+    if name in ("replay", "resume"):  # journals on disk are loaded when they are asked for
+        from ttc import again
+
+        return getattr(again, name)
     if name == "confidence":  # lives in a room, which is loaded when it is asked for
         from ttc.strategies.cascade import confidence
 

@@ -20,6 +20,7 @@ from ttc.errors import (
     BudgetExceeded,
     ContextOverflow,
     EngineError,
+    PoolExhausted,
     TTCError,
 )
 from ttc.journal import derive_seed, fingerprint
@@ -135,6 +136,11 @@ class Call:
             own = copy.copy(error)  # an engine may give one error to many calls
             own.call = self.key
             raise own from error
+        except PoolExhausted as dry:
+            self._withdraw(ticket, "pool")
+            if self._run.bidder is None:
+                raise
+            raise dry.as_limit() from None  # an allocator gives as many as there are
         except Exception as error:
             self._settle(ticket, "error", error=str(error))
             raise
@@ -307,6 +313,11 @@ class Call:
         ticket.settle({"tokens": tokens, "calls": 1, **self._meter.booked(ticket.granted)})
         self._run.book(self._plan.charged, self.usage)
         self._end({"granted": granted, "finish": finish, **detail})
+
+    def _withdraw(self, ticket: Ticket, resource: str) -> None:
+        """Gives everything back: it was admitted, and could not be sent."""
+        ticket.settle({})
+        self._end({"refused": resource})
 
     def _end(self, detail: Mapping[str, Any]) -> None:
         self._done = True

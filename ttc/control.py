@@ -164,8 +164,8 @@ class Control:
         """Takes a problem's run over, with all that has been changed for it before it began."""
         self._runs[problem] = run
         run.prices = dict(self._prices)
-        for model in dict.fromkeys(price.model for price in self._repriced.values()):
-            run.repriced(model)
+        for price in dict.fromkeys(self._repriced.values()):
+            run.repriced(price)
         for name, limit in self._changed.get(problem, {}).items():
             run.changed(name, limit)
         run.account.gate.hold(self._is_paused)
@@ -271,7 +271,7 @@ class Control:
         self._repriced |= changed
         for run in self._runs.values() if changed else ():
             run.prices |= changed
-            run.repriced(price.model)
+            run.repriced(price)
 
     def _roles_of(self, model: str) -> list[str]:
         return [role for role, engine in self._engines.items() if engine.name == model]

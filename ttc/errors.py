@@ -11,7 +11,8 @@
     ├── NodeError
     ├── PriceError
     ├── RecordError
-    │   └── JournalMismatch
+    │   ├── JournalMismatch
+    │   └── PoolExhausted
     ├── SandboxError
     └── SettingsError
 
@@ -34,6 +35,7 @@ __all__ = [
     "JournalMismatch",
     "ModelFileError",
     "NodeError",
+    "PoolExhausted",
     "PriceError",
     "RecordError",
     "Revoked",
@@ -138,6 +140,23 @@ class JournalMismatch(RecordError):
             f"{journal} is of another run: {what} of {path} was {before} and is {now}; go on with "
             "what the run began with, or begin another one"
         )
+
+
+class PoolExhausted(RecordError):
+    """A draw that a pool has no completion for, since all of the problem's have been drawn."""
+
+    def __init__(self, problem: str, num_held: int) -> None:
+        super().__init__(
+            f"the pool holds {num_held} completions of problem {problem!r}, and one more is asked "
+            "for; ask for fewer, or draw more with `ttc sample`"
+        )
+        self.num_held = num_held
+
+    def as_limit(self) -> BudgetExceeded:
+        """What it is to whoever asks for as many as there are: a limit that is reached."""
+        limit = BudgetExceeded("pool", needed=1, remaining=0, limit=self.num_held)
+        limit.args = self.args
+        return limit
 
 
 class SandboxError(TTCError):

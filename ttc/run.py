@@ -122,7 +122,7 @@ class Run:
         self._timer: Timer | None = None
         self._ended_by: BudgetExceeded | None = None
         self._joined = False
-        self._num_decisions: dict[str, int] = {}
+        self._num_decisions = {p: n - 1 for p, n in self.journal.num_decisions.items()}
         self._considered: dict[str, dict[Branch, Candidate]] = {}
         self._readings: list[tuple[str, Closable]] = []
         self._chosen: dict[str, Candidate] = {}
@@ -294,9 +294,10 @@ class Run:
         self.timing[f"the limit of {what} was changed"] = None
         self.record("", rule="limit_changed", resource=what, limit=limit)
 
-    def repriced(self, model: str) -> None:
+    def repriced(self, price: Price) -> None:
         """Notes that somebody changed what a model costs by hand."""
-        self.record("", rule="price_changed", model=model)
+        told = {n: None if v is None else str(v) for n, v in vars(price).items()}
+        self.record("", rule="price_changed", model=price.model, price=told)
 
     def arrived(self, path: str, launched: int) -> None:
         """Records which item a node took next, where it asked for the order in which they end."""
@@ -398,8 +399,8 @@ class Run:
 
     def limit_acted(self, resource: str) -> None:
         """Notes what a limit that acted means for repeating the run."""
-        if resource == "allocator":
-            return  # it knows nothing of timing
+        if resource in ("allocator", "pool"):
+            return  # they know nothing of timing
         if resource == "cancelled":
             self.timing["the run was cancelled by hand"] = None
         elif resource not in LOGICAL:
@@ -438,6 +439,8 @@ class Run:
     def opened(self, call: Abortable) -> None:
         """Notes a call that may have to be aborted."""
         self._calls[call] = None
+        if call.key in self.journal.cancelled_calls:
+            asyncio.get_running_loop().call_soon(self.cancel_call, call.key)
 
     def closed(self, call: Abortable) -> None:
         """Forgets a call that has ended."""

@@ -9,20 +9,21 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any
 
-from ttc.budget import LOGICAL, MEASURED, RESERVED, Account, shares
-from ttc.clock import StandingClock, SystemClock
+from ttc.budget import Account
+from ttc.clock import SystemClock
 from ttc.control import Control
 from ttc.demands import demands_of
 from ttc.equivalence import prepare
 from ttc.errors import BudgetExceeded, EngineError, GraphError, NodeError, RecordError, TTCError
 from ttc.graph import Flow, Node, compile_graph
 from ttc.journal import Journal
+from ttc.limits import Limits
 from ttc.loop import on_the_loop
 from ttc.outcome import outcome_of
 from ttc.ports import Clock, Engine
@@ -30,14 +31,15 @@ from ttc.prices import Price, Prices, check_limits
 from ttc.run import Run
 from ttc.scope import NodeScope
 from ttc.streams import iterate
-from ttc.types import Budget, Candidate, Event, Outcome, Problem
+from ttc.types import Budget, Candidate, Event, Outcome, Problem, Usage
 
 if TYPE_CHECKING:
-    from ttc.allocate import Allocator, Bidder, Market, Terms
+    from ttc.allocate import Allocator, Bidder, Market
     from ttc.journal.disk import DiskJournal
+    from ttc.journal.many import RunFolder
     from ttc.sandbox.zygote import SandboxChoice
 
-__all__ = ["asolve", "asolve_many", "replay", "solve", "solve_many"]
+__all__ = ["Arguments", "asolve", "asolve_many", "run_one", "solve", "solve_many"]
 
 Model = str | Engine
 Watch = Callable[[Event], None]
@@ -84,7 +86,7 @@ def solve(  # noqa: PLR0913 - all keywords but two, each of its own
         EngineError: a model cannot be had, or the prompt does not fit its context.
         NodeError: a bug in a node; it holds the outcome until then.
     """
-    arguments = _Arguments(model, models, seed, clock, prices, watch, control, sandbox, journal)
+    arguments = Arguments(model, models, seed, clock, prices, watch, control, sandbox, journal)
     return on_the_loop(_solve_one(problem, strategy, arguments, budget))
 
 
@@ -104,7 +106,7 @@ async def asolve(  # noqa: PLR0913 - all keywords but two, each of its own
     journal: str | os.PathLike[str] | None = None,
 ) -> Outcome:
     """As `solve`, in the caller's event loop. Cancelling it cancels and settles the run."""
-    arguments = _Arguments(model, models, seed, clock, prices, watch, control, sandbox, journal)
+    arguments = Arguments(model, models, seed, clock, prices, watch, control, sandbox, journal)
     return await _solve_one(problem, strategy, arguments, budget)
 
 
@@ -124,6 +126,7 @@ def solve_many(  # noqa: PLR0913 - all keywords but two, each of its own
     watch: Watch | None = None,
     control: Control | None = None,
     sandbox: SandboxChoice = "auto",
+    journal: str | os.PathLike[str] | None = None,
 ) -> list[Outcome]:
     """Solves many problems with one strategy, and returns their outcomes in order.
 
@@ -145,13 +148,18 @@ def solve_many(  # noqa: PLR0913 - all keywords but two, each of its own
         watch: is told what happens.
         control: changes the run while it runs, or one of its problems.
         sandbox: how safely programs of the model are run.
+        journal: a folder in which the run is kept, each problem in a file of its own. If it is
+            there, the run in it goes on: what it holds is not asked again.
+
+    Raises:
+        ValueError: an allocator is to be kept whose choices depend on timing with this strategy.
 
     A bug in a node ends the run of its problem only, whose outcome then holds the error.
     """
-    arguments = _Arguments(model, models, seed, clock, prices, watch, control, sandbox)
+    arguments = Arguments(model, models, seed, clock, prices, watch, control, sandbox, journal)
     return on_the_loop(
         _solve_all(
-            problems, strategy, arguments, _Limits(budget, per_problem, allocator, concurrency)
+            problems, strategy, arguments, Limits(budget, per_problem, allocator, concurrency)
         )
     )
 
@@ -172,15 +180,16 @@ async def asolve_many(  # noqa: PLR0913 - all keywords but two, each of its own
     watch: Watch | None = None,
     control: Control | None = None,
     sandbox: SandboxChoice = "auto",
+    journal: str | os.PathLike[str] | None = None,
 ) -> list[Outcome]:
     """As `solve_many`, in the caller's event loop."""
-    arguments = _Arguments(model, models, seed, clock, prices, watch, control, sandbox)
+    arguments = Arguments(model, models, seed, clock, prices, watch, control, sandbox, journal)
     return await _solve_all(
-        problems, strategy, arguments, _Limits(budget, per_problem, allocator, concurrency)
+        problems, strategy, arguments, Limits(budget, per_problem, allocator, concurrency)
     )
 
 
-class _Arguments:
+class Arguments:
     """What `solve` and its siblings share, resolved once."""
 
     def __init__(  # noqa: PLR0913 - each of its own
@@ -233,70 +242,8 @@ class _Arguments:
         return {role: price for role, price in found.items() if price is not None}
 
 
-class _Limits:
-    """The budgets of a run over many problems, and how they are given away."""
-
-    def __init__(
-        self,
-        run: Budget | None,
-        per_problem: Budget | None,
-        allocator: Allocator | str | None,
-        concurrency: int,
-    ) -> None:
-        if concurrency < 1:
-            raise ValueError(f"concurrency is at least 1, not {concurrency}")
-        self.run, self.per_problem = run or Budget(), per_problem or Budget()
-        self.allocator = _allocator(allocator)
-        self.concurrency = concurrency
-        if self.allocator is not None and self.run.tokens is None:
-            raise ValueError("an allocator gives tokens away; pass budget=Budget(tokens=...)")
-
-    @property
-    def shared(self) -> dict[str, float | None]:
-        """The limits that hold for all problems together, undivided."""
-        given_away = ("tokens", "calls") if self.allocator is not None else ()
-        return {name: getattr(self.run, name) for name in ("seconds", *given_away)}
-
-    def of_each(self, count: int) -> list[Budget]:
-        """Each problem's part of what the run may spend, but for what is shared, capped."""
-        budgets = [self.per_problem] * count
-        for resource in (*RESERVED, *MEASURED):
-            total, cap = getattr(self.run, resource), getattr(self.per_problem, resource)
-            if total is None or not count:
-                continue
-            if resource in self.shared:
-                continue
-            is_whole = resource in LOGICAL
-            parts = shares(total, [1] * count) if is_whole else [total / count] * count
-            capped = [part if cap is None else min(part, cap) for part in parts]
-            budgets = [
-                replace(budget, **{resource: part})
-                for budget, part in zip(budgets, capped, strict=True)
-            ]
-        return budgets
-
-    def terms(self, count: int) -> Terms:
-        """What an allocator gives away."""
-        from ttc.allocate import Terms
-
-        return Terms(
-            tokens=self.run.tokens or 0,
-            calls=self.run.calls,
-            num_problems=count,
-            per_problem=self.per_problem.tokens,
-        )
-
-
-def _allocator(named: Allocator | str | None) -> Allocator | None:
-    if not isinstance(named, str):
-        return named
-    from ttc.registry import load_allocator
-
-    return cast("Allocator", load_allocator(named))
-
-
 async def _solve_one(
-    problem: str | Problem, strategy: Node | str, arguments: _Arguments, budget: Budget | None
+    problem: str | Problem, strategy: Node | str, arguments: Arguments, budget: Budget | None
 ) -> Outcome:
     limit = budget or Budget()
     graph, engines = arguments.prepare(strategy, limit)
@@ -308,101 +255,103 @@ async def _solve_one(
         text = strategy if isinstance(strategy, str) else None
         facts = facts_of(asked, graph, text, arguments.given_seed, limit, engines, prices)
         journal = open_run(arguments.journal, facts, arguments.clock)
-    outcome = await _run_one(asked, graph, engines, arguments, limit, journal)
+    outcome = await run_one(asked, graph, engines, arguments, limit, journal)
     if outcome.error is not None:
         raise outcome.error
     return outcome
 
 
-async def _run_one(
+async def run_one(
     problem: Problem,
     graph: Node,
     engines: Mapping[str, Engine],
-    arguments: _Arguments,
+    arguments: Arguments,
     budget: Budget,
     journal: DiskJournal | None,
 ) -> Outcome:
     """A run of one problem; its journal is brought to the disk whatever comes of it."""
+    control, clock = arguments.control, arguments.clock
     if journal is not None:
         arguments.seed, arguments.prices = journal.seed, journal.prices
-    prices, now = arguments.prices_of(engines), arguments.clock.now()
-    arguments.control.begin([budget], engines, prices, now=now)
-    if journal is None:
-        return await _run(0, problem, graph, engines, arguments)
-    try:
-        outcome = await _run(0, problem, graph, engines, arguments, journal)
-        journal.check()
-        if outcome.error is None:
-            journal.finish(outcome)
-    finally:
-        await asyncio.to_thread(journal.close)
-    return outcome
+        if journal.by_hand is not None:
+            journal.by_hand.repeat(control, clock)
+    control.begin([budget], engines, arguments.prices_of(engines), now=clock.now())
+    running = _run(0, problem, graph, engines, arguments, journal)
+    return await (running if journal is None else _kept(running, journal))
 
 
-def replay(run: str | os.PathLike[str], strategy: Node | str | None = None) -> Outcome:
-    """The outcome of a run that has ended, out of its journal: no model is loaded or asked.
-
-    The strategy works again, on the answers that the journal holds, and what it comes to is
-    compared with what was kept. Verifiers that ask no model are not asked either.
-
-    Args:
-        run: the name of a run in the folder of runs, or the path of a journal.
-        strategy: the strategy of the run, where it was built in Python; a text is in the journal.
+async def _kept(
+    running: Coroutine[Any, Any, Outcome], journal: DiskJournal, *, is_alone: bool = True
+) -> Outcome:
+    """The outcome of a run, once its journal has it; of one of many, with what its journal lacks.
 
     Raises:
-        JournalMismatch: it is the journal of something else, or comes to something else.
-        RecordError: there is none, it is damaged, or its run has not ended.
+        RecordError: the run is alone, and its journal cannot be kept.
     """
-    from ttc.journal.disk import DiskJournal, read
-    from ttc.journal.engines import RecordedEngine
-    from ttc.journal.runs import facts_of, path_of
-    from ttc.journal.values import problem_of
-
-    path = path_of(run)
-    kept = read(path, path.name)
-    if kept.end is None:
-        raise RecordError(f"{path.name} has not ended; go on with it first")
-    strategy = strategy or kept.run["text"]
-    if strategy is None:
-        raise RecordError(f"the strategy of {path.name} was built in Python; pass it as strategy=")
-    kept.elapsed = kept.end["usage"]["seconds"]
-    engines = {role: RecordedEngine(values) for role, values in kept.run["engines"].items()}
-    arguments = _Arguments(
-        None, engines, kept.run["seed"], StandingClock(), Prices(), None, None, "auto"
-    )
-    problem, budget = problem_of(kept.run["problem"]), Budget(**kept.run["budget"])
-    graph, bound = arguments.prepare(strategy)
-    facts = facts_of(problem, graph, None, arguments.seed, budget, bound, {})
-    journal = DiskJournal(kept, facts, arguments.clock, None)
-    outcome = on_the_loop(_run_one(problem, graph, bound, arguments, budget, journal))
-    if outcome.error is not None:
-        raise outcome.error
+    try:
+        outcome = await running
+        try:
+            journal.check()
+            if outcome.error is None:
+                journal.finish(outcome)
+        except RecordError as fault:
+            if is_alone:
+                raise
+            outcome = replace(outcome, error=fault, stopped_by="error")
+    finally:
+        await asyncio.to_thread(journal.close)
     return outcome
 
 
 async def _solve_all(
     problems: Sequence[str | Problem],
     strategy: Node | str,
-    arguments: _Arguments,
-    limits: _Limits,
+    arguments: Arguments,
+    limits: Limits,
 ) -> list[Outcome]:
     graph, engines = arguments.prepare(strategy, limits.run, limits.per_problem)
+    kept = None
+    if arguments.journal is not None:
+        text = strategy if isinstance(strategy, str) else None
+        kept = _folder(problems, (graph, text), engines, arguments, limits)
+    began = arguments.clock.now() - (0.0 if kept is None else kept.elapsed)
 
     def begin(market: Market | None = None) -> None:
         arguments.control.begin(
             limits.of_each(len(problems)),
             engines,
             arguments.prices_of(engines),
-            now=arguments.clock.now(),
+            now=began,
             shared=limits.shared,
             cap=limits.per_problem,
             market=market,
         )
 
     async def one(place: int, bidder: Bidder | None = None) -> Outcome:
-        asked = _problem(problems[place])
-        return await _run(place, asked, graph, engines, arguments, bidder=bidder)
+        asked, clock = _problem(problems[place]), arguments.clock
+        if kept is None:
+            return await _run(place, asked, graph, engines, arguments, bidder=bidder)
+        journal = kept.open(place, began=clock.now() - began, clock=clock)
+        running = _run(place, asked, graph, engines, arguments, journal, bidder)
+        return await _kept(running, journal, is_alone=False)
 
+    try:
+        return await _run_all(problems, graph, limits, one, begin)
+    except BaseExceptionGroup as group:
+        for fault in group.exceptions:
+            if isinstance(fault, RecordError):  # a journal that cannot be opened, or closed
+                raise fault from None
+        raise
+
+
+async def _run_all(
+    problems: Sequence[str | Problem],
+    graph: Node,
+    limits: Limits,
+    one: Callable[..., Coroutine[Any, Any, Outcome]],
+    begin: Callable[..., None],
+) -> list[Outcome]:
+    """All outcomes, in order; an allocator shares the budget, or every problem has its part."""
     if limits.allocator is not None:
         from ttc.allocate import Allocation, run_market
 
@@ -423,6 +372,45 @@ async def _solve_all(
     return [outcomes[place] for place in range(len(problems))]
 
 
+def _folder(
+    problems: Sequence[str | Problem],
+    strategy: tuple[Node, str | None],
+    engines: Mapping[str, Engine],
+    arguments: Arguments,
+    limits: Limits,
+) -> RunFolder:
+    """The folder in which a run is kept, or goes on, with the run's seed and prices.
+
+    Raises:
+        ValueError: it would go on otherwise than it began, since timing decides in it.
+        RecordError: it is of another run, or damaged.
+    """
+    from ttc.allocate import is_direct
+    from ttc.journal.many import RunFolder, among
+    from ttc.journal.runs import facts_of
+
+    graph, text = strategy
+    if limits.allocator is not None and not is_direct(graph):
+        raise ValueError(
+            "with this strategy timing decides what the allocator sees, so the run could not go on "
+            "as it began; leave out journal=, or the allocator"
+        )
+    folder = RunFolder(arguments.journal or Path())
+    if arguments.given_seed is None and folder.seed is not None:
+        arguments.seed = folder.seed
+    arguments.prices = arguments.prices if folder.prices is None else folder.prices
+    prices, budgets = arguments.prices_of(engines), limits.of_each(len(problems))
+    whole = among(len(problems), limits)
+
+    def facts(place: int) -> dict[str, Any]:
+        asked, seed = _problem(problems[place]), arguments.seed
+        own = facts_of(asked, graph, text, seed, budgets[place], engines, prices)
+        return {**own, "among": whole}
+
+    folder.begin(facts, len(problems))
+    return folder
+
+
 def _problem(problem: str | Problem) -> Problem:
     return Problem.ask(problem) if isinstance(problem, str) else problem
 
@@ -432,12 +420,12 @@ async def _run(
     problem: Problem,
     graph: Node,
     engines: Mapping[str, Engine],
-    arguments: _Arguments,
+    arguments: Arguments,
     journal: Journal | None = None,
     bidder: Bidder | None = None,
 ) -> Outcome:
-    control, now = arguments.control, arguments.clock.now()
-    budget = control.budget_of(place, now)
+    control, before = arguments.control, journal.elapsed if journal is not None else 0.0
+    budget = control.budget_of(place, arguments.clock.now() - before)
     account = Account(budget)
     run = Run(
         problem,
@@ -488,6 +476,8 @@ async def _run_attached(run: Run, graph: Node, budget: Budget) -> Outcome:
     finally:
         stream.close()
         await run.join()
+    if unused := run.journal.unused():
+        run.book("lost", Usage(tokens_lost=unused))
     outcome = outcome_of(run, chosen, bug)
     if isinstance(bug, NodeError):
         bug.outcome = outcome

@@ -12,7 +12,7 @@ from __future__ import annotations
 import ast
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import MISSING, fields, is_dataclass
 from inspect import Parameter, signature
 from typing import Any
@@ -173,10 +173,25 @@ def _called(tree: ast.Call) -> Any:
     keywords = {keyword.arg or "": _value(keyword.value) for keyword in tree.keywords}
     if len(keywords) < len(tree.keywords):
         raise _Unreadable(tree, "a keyword is given twice")
+    made = _named(tree.func)
+    _check_options(tree, made, keywords)
     try:
-        return _named(tree.func)(*arguments, **keywords)
+        return made(*arguments, **keywords)
     except (TypeError, ValueError) as error:
         raise _Unreadable(tree, _plain(error)) from None
+
+
+def _check_options(tree: ast.Call, made: Callable[..., Any], given: Iterable[str]) -> None:
+    """Refuses keywords that nothing takes, with those that there are."""
+    known = signature(made).parameters
+    if any(parameter.kind is Parameter.VAR_KEYWORD for parameter in known.values()):
+        return
+    unknown = [name for name in given if name not in known]
+    if unknown:
+        options = ", ".join(known) or "none"
+        raise _Unreadable(
+            tree, f"got an unexpected keyword argument {unknown[0]!r}; its options are {options}"
+        )
 
 
 def _named(tree: ast.Name) -> Callable[..., Any]:

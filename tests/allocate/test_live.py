@@ -253,6 +253,14 @@ def test_an_allocator_needs_tokens_and_a_name_that_exists() -> None:
             budget=Budget(tokens=9),
             allocator="nope",
         )
+    with pytest.raises(TypeError, match=r"allocator=3 is neither .* nor one of bandit, greedy_"):
+        ttc.solve_many(
+            ["?"],
+            SelfConsistency(n=2),
+            model=engine,
+            budget=Budget(tokens=9),
+            allocator=3,  # type: ignore[arg-type]
+        )
     assert engine.calls == 0
 
 

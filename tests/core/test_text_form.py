@@ -98,6 +98,7 @@ def test_a_text_is_the_graph_that_it_says(text: str, graph: Node) -> None:
         ("sample(5) >> vote()", "takes 1 positional argument"),
         ("sample(n='4') >> vote()", "n is a whole number of at least 1, not '4'"),
         ("sample(n=None) >> vote()", "n is a whole number of at least 1, not None"),
+        ("vote(m=1)", "unexpected keyword argument 'm'; its options are .*weighted"),
         ("cascade(3, accept=confidence(0.5))", "a rung is a graph, not 3"),
         ("best_of_n(verifier=4)", "4 is no verifier"),
         ("confidence('a')", "not supported between"),

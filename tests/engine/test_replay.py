@@ -152,6 +152,34 @@ def test_a_problem_that_a_pool_lacks_leaves_the_others(allocator: str | None) ->
     assert outcomes[1].answer is not None
 
 
+@pytest.mark.parametrize("allocator", ["uniform", "greedy_gain", "bandit"])
+def test_a_problem_whose_completions_are_used_up_keeps_its_answer(allocator: str) -> None:
+    """An allocator gives as many as there are; what was drawn stands, and the others go on."""
+    others = [replace(completion("q", i, "It is 7."), num_tokens=4) for i in range(40)]
+    pool = Pool([*POOL, *others])
+    outcomes = ttc.solve_many(
+        pool.problems,
+        "sample(n=40, ahead=4, max_tokens=9) >> vote()",
+        model=ReplayEngine(pool),
+        budget=Budget(tokens=900),
+        allocator=allocator,
+        seed=0,
+    )
+
+    assert [outcome.answer for outcome in outcomes] == ["2", "7"]
+    assert outcomes[0].stopped_by == "pool"
+    assert "the pool holds 4 completions of problem 'p'" in str(outcomes[0].refusal)
+    assert (outcomes[0].usage.calls, outcomes[0].usage.tokens) == (4, 20)
+    assert outcomes[1].usage.calls > 4
+    assert not outcomes[0].timing_dependent
+
+
+def test_samples_without_a_number_end_with_the_pool() -> None:
+    outcome = solve("sample(n='budget', ahead=3) >> vote()", budget=Budget(tokens=999_999))
+
+    assert (outcome.answer, outcome.stopped_by, outcome.usage.calls) == ("2", "pool", 4)
+
+
 def test_a_length_that_nobody_recorded_is_refused() -> None:
     """Nothing could be charged for it."""
     pool = Pool(replace(c, num_tokens=None) for c in POOL)

@@ -118,6 +118,19 @@ def test_probes_are_charged_to_a_role_of_their_own() -> None:
     assert sum(by_role.values(), Usage()) == outcome.usage
 
 
+@pytest.mark.parametrize("interval", [32, 320], ids=["ended", "ended by itself"])
+def test_a_candidate_carries_what_its_trace_and_its_probes_took(interval: int) -> None:
+    law = SimulatedProblem(id="a", success=1.0, lengths=Lengths(median=400, sigma=0.0))
+    rule = Certaindex(interval=interval)
+    outcome, _ = simulated(SampleInRounds(n=1, rule=rule) >> Vote(), law=law)
+
+    (candidate,) = outcome.candidates
+    assert outcome.usage_by_role["probe"].calls >= 1
+    assert candidate.usage.calls == outcome.usage.calls
+    assert candidate.usage.output_tokens == outcome.usage.output_tokens
+    assert candidate.usage.tokens == outcome.usage.tokens
+
+
 @pytest.mark.parametrize("budget", [None, Budget(calls=3)])
 def test_a_probe_that_fails_or_is_refused_says_nothing(budget: Budget | None) -> None:
     """Its trace goes on, and the others."""

@@ -7,7 +7,7 @@ task; `Market` (`market`) joins that machine to runs that are alive.
 
 from ttc.allocate.allocation import Allocation, Open
 from ttc.allocate.bids import Belief, Bid, Progress, Terms, Unit
-from ttc.allocate.market import Bidder, Market, Released, Result, run_market
+from ttc.allocate.market import Bidder, Market, Released, Result, is_direct, run_market
 from ttc.allocate.policies import (
     Allocator,
     Bandit,
@@ -37,5 +37,6 @@ __all__ = [
     "Uniform",
     "UniformStop",
     "Unit",
+    "is_direct",
     "run_market",
 ]

@@ -23,7 +23,7 @@ from ttc.errors import BudgetExceeded, Revoked, TTCError
 from ttc.graph import Node
 from ttc.types import Candidate, Usage
 
-__all__ = ["Bidder", "Call", "Market", "Released", "Result", "run_market"]
+__all__ = ["Bidder", "Call", "Market", "Released", "Result", "is_direct", "run_market"]
 
 T = TypeVar("T")
 
@@ -227,8 +227,11 @@ class Bidder:
         tokens = held.tokens
         if tokens is None or (held.is_lost and not self._market.is_steered):
             tokens = held.unit.tokens
-        revoked = self._market.is_steered and not held.is_made
-        result = Result(tokens=tokens, offer=offer, is_void=revoked, is_revoked=revoked)
+        is_steered = self._market.is_steered
+        is_void = not held.is_made and (is_steered or not held.is_lost)
+        result = Result(
+            tokens=tokens, offer=offer, is_void=is_void, is_revoked=is_void and is_steered
+        )
         self._market.told(held.unit, result)
 
     def _void(self, unit: Unit, size: tuple[int, int] | None = None) -> None:
@@ -291,7 +294,7 @@ class Market:
             open_problem: starts the run of a problem.
             concurrency: units that are used at once; it changes no outcome.
         """
-        self.is_direct = _is_direct(graph)
+        self.is_direct = is_direct(graph)
         """Whether each call makes one candidate, and the selector offers with every one."""
         self._allocation, self._open_problem = allocation, open_problem
         self.is_steered = False
@@ -480,7 +483,7 @@ def _unused(unit: Unit, size: tuple[int, int] | None = None) -> Result:
     return Result(is_void=True, size=size)
 
 
-def _is_direct(graph: Node) -> bool:
+def is_direct(graph: Node) -> bool:
     """Whether each call makes one candidate that reaches, by itself, a selector that offers."""
     *parts, last = graph.children()
     return last.offers and bool(parts) and all(part.passes_each for part in parts)

@@ -11,6 +11,7 @@ from typing import Annotated, Any, NamedTuple, cast, get_args
 
 import typer
 
+from ttc.again import replay
 from ttc.cli.budgets import parse_budget, shortage
 from ttc.cli.engines import DEFAULT_MODEL, MODEL_HELP, engine_of
 from ttc.cli.many import read_problems, show_outcomes, solve_problems
@@ -21,7 +22,6 @@ from ttc.journal.runs import info, new_run, path_of
 from ttc.journal.values import problem_of
 from ttc.registry import is_pool, room
 from ttc.sandbox.zygote import SandboxChoice
-from ttc.solve import replay
 from ttc.solve import solve as solve_problem
 from ttc.text_form import parse
 from ttc.types import AnswerFormat, Budget, Event, Outcome, Problem

@@ -23,11 +23,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ttc.errors import BudgetExceeded, EngineError, JournalMismatch, RecordError
+from ttc.errors import BudgetExceeded, EngineError, JournalMismatch, RecordError, Revoked
+from ttc.journal.by_hand import ByHand, changes_of
 from ttc.journal.engines import PATIENCE_S, JournaledEngine
 from ttc.journal.trace import Journal
 from ttc.journal.values import (
     Values,
+    branch_of,
     error_values,
     plain,
     price_of,
@@ -40,11 +42,11 @@ from ttc.ports import Clock, Engine, Verifier
 from ttc.prices import Prices
 from ttc.types import Outcome, Record, Score
 
-__all__ = ["SCHEMA_VERSION", "DiskJournal", "Kept", "is_whole", "line_of", "read"]
+__all__ = ["SCHEMA_VERSION", "DiskJournal", "Kept", "compare", "is_whole", "line_of", "read"]
 
 SCHEMA_VERSION = 1
 
-_OF_NO_ACCOUNT = ("at", "created", "engines", "prices", "text")
+_OF_NO_ACCOUNT = ("at", "began", "created", "engines", "prices", "text")
 """What the first line holds for readers: no result depends on it."""
 
 
@@ -97,7 +99,9 @@ class Kept:
         elif kind == "answer":
             self.answers[entry["key"]] = entry["answer"]
         elif kind == "record":
-            self.records[entry["path"], entry["kind"], entry["index"]] = entry
+            key = entry["path"], entry["kind"], entry["index"]
+            self.records.pop(key, None)  # so that the latest comes last
+            self.records[key] = entry
         elif kind == "end":
             self.end = entry
 
@@ -139,14 +143,33 @@ class DiskJournal(Journal):
         self._suspended = False
         self._late: BudgetExceeded | None = None
         self._num_lost = 0
+        self._asked: set[str] = set()
         if kept.run:
-            _compare(kept.name, "run", kept.run, facts)
-            _refuse_steered(kept)
+            compare(kept.name, "run", kept.run, facts)
+        self.by_hand = self._changed()
         kept.lose_open()
         self.elapsed, self.tokens_lost = kept.elapsed, kept.tokens_lost
+        if self.by_hand is not None:
+            self.num_decisions = {"": self.by_hand.num_records}
+            self.cancelled_calls = self.by_hand.calls
+            self._late = Revoked() if self.by_hand.is_cancelled else None
         self._begun = clock.now() - self.elapsed
         if not kept.run:
             self._write("run", facts)
+
+    def _changed(self) -> ByHand | None:
+        """What was changed by hand before a kill.
+
+        Raises:
+            RecordError: that cannot be taken up, since the run has ended, or is one of many.
+        """
+        found = changes_of(self._kept.records.values())
+        if found is None or not (self._kept.end or self._kept.run.get("among")):
+            return found
+        raise RecordError(
+            f"{self.name} cannot be repeated or gone on with: {found.first} by hand while it ran; "
+            "begin another run"
+        )
 
     # What a run asks of every journal
 
@@ -204,11 +227,22 @@ class DiskJournal(Journal):
         return max(started + seconds, now + PATIENCE_S)
 
     def timing(self) -> tuple[str, ...]:
-        """Whether a kill cut calls that could not be asked again."""
-        if not self._num_lost:
-            return ()
-        calls = f"{self._num_lost} call{'s' * (self._num_lost > 1)}"
-        return (f"a kill cut {calls} in flight, charged at the worst case",)
+        """What a kill has changed, and that somebody had changed the run by hand before it."""
+        told = []
+        if self.by_hand is not None:
+            told.append("a run that was changed by hand went on after a kill, as it was changed")
+        if self._num_lost:
+            calls = f"{self._num_lost} call{'s' * (self._num_lost > 1)}"
+            told.append(f"a kill cut {calls} in flight, charged at the worst case")
+        return tuple(told)
+
+    def unused(self) -> int:
+        """Tokens of recorded answers that nobody asks for any more, after a change by hand."""
+        if self.by_hand is None:
+            return 0
+        intents = self._kept.intents.items()
+        keys = [k for k, i in intents if "max_tokens" in i["request"] and k not in self._asked]
+        return sum(_produced(self._kept.answers[key]) for key in keys if key in self._kept.answers)
 
     # What stands between a run and whatever it asks
 
@@ -238,7 +272,14 @@ class DiskJournal(Journal):
         self.check()
         before, answer = self._kept.intents.get(key), self._kept.answers.get(key)
         if before is not None:
-            self._match(key, before["request"], plain(request))
+            asked = before["request"]
+            if self.by_hand is not None and asked.get("max_tokens") != request.get("max_tokens"):
+                asked = {**asked, "max_tokens": request.get("max_tokens")}  # it was granted so then
+                if again and answer is not None and _produced(answer) > request["max_tokens"]:
+                    answer = None
+            self._match(key, asked, plain(request))
+        if answer is not None:
+            self._asked.add(key)
         if answer is None and before is not None and not again:
             answer = {"lost": request.get("max_tokens", 0)}
             self.answered(key, answer)
@@ -317,7 +358,7 @@ class DiskJournal(Journal):
     def _match(self, where: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
         """Compares; a difference is kept, so that no node can swallow it."""
         try:
-            _compare(self.name, where, before, now)
+            compare(self.name, where, before, now)
         except JournalMismatch as fault:
             self.fault = fault
             raise
@@ -382,6 +423,14 @@ def read(path: Path, name: str) -> Kept:
     return Kept([*lines, rest] if is_whole(rest) else lines, name)
 
 
+def _produced(answer: Values) -> int:
+    """The output tokens of a recorded call."""
+    if "segment" in answer:
+        length = branch_of(answer["segment"], None, "").length
+        return length or 0
+    return int(answer.get("cut_at") or answer.get("output_tokens") or answer.get("lost") or 0)
+
+
 def _end(outcome: Outcome) -> Values:
     return {
         "answer": outcome.answer,
@@ -399,7 +448,7 @@ def _lasting(end: Values) -> Values:
     return {"answer": end["answer"], "tokens": tokens, "stopped_by": end["stopped_by"]}
 
 
-def _compare(name: str, where: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+def compare(name: str, where: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     """Compares what a journal holds with what is.
 
     Raises:
@@ -408,31 +457,6 @@ def _compare(name: str, where: str, before: Mapping[str, Any], now: Mapping[str,
     for key in sorted({*before, *now} - set(_OF_NO_ACCOUNT)):
         if before.get(key) != now.get(key):
             raise JournalMismatch(name, where, key, _short(before.get(key)), _short(now.get(key)))
-
-
-_BY_HAND = {
-    "limit_changed": "the limit of {resource} was changed",
-    "price_changed": "the price of {model} was changed",
-    "call_cancelled": "{call} was cancelled",
-    "run_cancelled": "the run was cancelled",
-}
-"""Decisions of somebody outside: nothing tells at which moment they would come again."""
-
-
-def _refuse_steered(kept: Kept) -> None:
-    """Refuses what was changed by hand while it ran.
-
-    Raises:
-        RecordError: it was.
-    """
-    for record in kept.records.values():
-        detail = record["detail"]
-        if record["path"] == "" and detail.get("rule") in _BY_HAND:
-            what = _BY_HAND[detail["rule"]].format_map(detail)
-            raise RecordError(
-                f"{kept.name} cannot be repeated or gone on with: {what} by hand while it ran; "
-                "begin another run"
-            )
 
 
 def _short(value: Any) -> str:

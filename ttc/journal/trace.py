@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -60,6 +60,10 @@ class Journal:
     """Seconds that the run had taken before this process went on with it."""
     tokens_lost = 0
     """The most tokens that calls had produced when a kill cut them, and that were made again."""
+    num_decisions: Mapping[str, int] = {}
+    """How many decisions there are already, by path: those by hand before a kill."""
+    cancelled_calls: frozenset[str] = frozenset()
+    """Calls that were cancelled by hand before a kill."""
 
     def __init__(self) -> None:
         self._records: dict[int, Record] = {}
@@ -97,6 +101,10 @@ class Journal:
     def timing(self) -> tuple[str, ...]:
         """What a kill has changed that timing decided."""
         return ()
+
+    def unused(self) -> int:
+        """Tokens of recorded answers that nobody asks for any more."""
+        return 0
 
     def suspend(self) -> None:
         """Keeps nothing more: the run was given up from outside, and may go on later."""
