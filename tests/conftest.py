@@ -4,11 +4,16 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from ttc.engine.local.hub.models import find, home
 from ttc.errors import TTCError
 
 MODEL = "smollm2-135m"
+# A test's verdict hangs neither on how busy the machine is nor on the run.
+settings.register_profile("ttc", deadline=None, derandomize=True)
+settings.load_profile("ttc")
+
 SETTINGS = ("TTC_MODEL", "TTC_OFFLINE", "HF_HUB_OFFLINE", "HF_ENDPOINT", "HF_TOKEN")
 
 
