@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MAX_LOGPROBS",
+    "PENALTIES",
     "UNFILTERED",
     "UNMEASURED",
     "AnswerFormat",
@@ -114,6 +115,15 @@ class Sampling:
     """Keep the smallest set of tokens whose probability reaches this; at least one token."""
     min_p: float | None = None
     """Keep tokens at least this fraction as probable as the most probable one."""
+    repetition_penalty: float | None = None
+    """Divide the positive logits of tokens that prompt or output hold by this, and multiply the
+    negative ones. Above 1 it repeats less. Source: Keskar et al. 2019, arXiv 1909.05858, section
+    4.1; differs: that divides negative logits, too, which makes their tokens likelier."""
+    presence_penalty: float | None = None
+    """Take this from the logits of tokens that the output holds: what any call has generated on the
+    branch. -2 to 2, as in OpenAI's API."""
+    frequency_penalty: float | None = None
+    """Take this from a token's logit as often as the output holds it. -2 to 2."""
     logprobs: int = 0
     """How many of the greatest log probabilities each token carries beside its own; at most 20."""
     entropy: bool = False
@@ -131,10 +141,27 @@ class Sampling:
             raise ValueError(f"top_k is at least 1, or None for off, not {self.top_k}")
         if type(self.logprobs) is not int or not 0 <= self.logprobs <= MAX_LOGPROBS:
             raise ValueError(f"logprobs lies in 0 to {MAX_LOGPROBS}, not {self.logprobs!r}")
-        for name, value in (("top_p", self.top_p), ("min_p", self.min_p)):
-            if value is not None and not 0 <= value <= 1:
-                raise ValueError(f"{name} lies in [0, 1], or is None for off, not {value}")
+        for name, (low, high) in _RANGES.items():
+            value = getattr(self, name)
+            if value is not None and not low <= value <= high:
+                raise ValueError(f"{name} lies in [{low}, {high}], or is None for off, not {value}")
 
+    @property
+    def penalises(self) -> bool:
+        """Whether what is drawn next depends on what was there before by more than the model."""
+        return any(getattr(self, name) is not None for name in PENALTIES)
+
+
+PENALTIES = ("repetition_penalty", "presence_penalty", "frequency_penalty")
+"""The fields of `Sampling` that look at the tokens before."""
+
+_RANGES = {
+    "top_p": (0, 1),
+    "min_p": (0, 1),
+    "repetition_penalty": (0.01, 100),
+    "presence_penalty": (-2, 2),
+    "frequency_penalty": (-2, 2),
+}
 
 UNFILTERED = Sampling()
 """The model's own distribution."""

@@ -23,7 +23,7 @@ from ttc.engine.local.call import Call
 from ttc.engine.local.kv import KVPool
 from ttc.engine.local.model import Model
 from ttc.engine.local.reading import Reading
-from ttc.engine.local.sample import Drawn
+from ttc.engine.local.sample import NOT_FINITE, Drawn
 from ttc.engine.local.schedule import Piece, Schedule
 from ttc.engine.local.sequence import Sequence
 from ttc.errors import EngineError
@@ -52,7 +52,8 @@ class _Note(NamedTuple):
 
     reading: Reading
     row: int
-    values: Mapping[int, float]
+    values: Mapping[int, float] | None
+    """`None` where the model's output is not finite."""
 
 
 class Batch:
@@ -204,12 +205,16 @@ class Batch:
         wanted_rows = torch.tensor([*last_rows, *read_rows], dtype=torch.int64)
         outputs = self.model.forward(torch.tensor(token_ids), spans, self._pool, wanted_rows)
         if self.model.config.reward is not None:
-            values = [dict(enumerate(row)) for row in outputs.tolist()]
+            finite = outputs.isfinite().all(-1).tolist()
+            values = [
+                dict(enumerate(row)) if is_finite else None
+                for row, is_finite in zip(outputs.tolist(), finite, strict=True)
+            ]
         else:
             outputs[:, self._unsampled] = -torch.inf
             wanted = [reading.wants[row] for reading, row in reads]
             values = self.model.logprobs(outputs[len(draws) :], wanted) if reads else []
-        drawn = Drawn([], [], [], [], [])
+        drawn = Drawn([], [], [], [], [], {})
         if draws:
             drawn = self.model.draw(outputs[: len(draws)], draws)
         notes = [_Note(*read, found) for read, found in zip(reads, values, strict=True)]
@@ -221,17 +226,23 @@ class Batch:
         for piece in pieces:
             self._record(piece)
         self.counters.steps += 1
-        self.counters.output_tokens += len(drawing)
+        self.counters.output_tokens += len(drawing) - len(drawn.faults)
+        faults: dict[Call, str] = {drawing[row]: fault for row, fault in drawn.faults.items()}
+        faults |= {reading: NOT_FINITE for reading, _, values in notes if values is None}
         for reading, row, values in notes:
-            reading.note(row, values)
+            if values is not None and reading not in faults:
+                reading.note(row, values)
+        for faulty, fault in faults.items():
+            self._leave([faulty], fault)
         with self._lock:
             cancelled = {sequence for sequence in drawing if sequence.cancelled}
         chunks = [
             (sequence, self._accept(sequence, *row))
-            for sequence, *row in zip(drawing, *drawn, strict=True)
-            if sequence not in cancelled
+            for sequence, *row in zip(drawing, *drawn[:-1], strict=True)
+            if sequence not in cancelled and sequence not in faults
         ]
-        read = [s for piece in pieces if isinstance(s := piece.sequence, Reading) and s.is_found]
+        readings = (s for p in pieces if isinstance(s := p.sequence, Reading) and s not in faults)
+        read = [reading for reading in readings if reading.is_found]
         self._leave([sequence for sequence, chunk in chunks if chunk.branch is not None])
         self._leave(read)
         for reading in read:

@@ -165,8 +165,8 @@ class Llama:
 
     def logprobs(
         self, logits: torch.Tensor, wanted: Sequence[Sequence[int]]
-    ) -> list[dict[int, float]]:
-        """The log probabilities of some tokens of each row."""
+    ) -> list[dict[int, float] | None]:
+        """The log probabilities of some tokens of each row; `None` of one that is not finite."""
         return token_logprobs(logits, wanted)
 
     def _normalise(self, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:

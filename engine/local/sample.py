@@ -18,12 +18,28 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 import torch
 import torch.nn.functional as F
 
+from ttc.engine.local.penalties import SeenTokens
 from ttc.types import Sampling
 
-__all__ = ["Draw", "Drawn", "draw_tokens", "log_normaliser", "row_key"]
+__all__ = [
+    "NONE_ALLOWED",
+    "NOT_FINITE",
+    "Draw",
+    "Drawn",
+    "draw_tokens",
+    "log_normaliser",
+    "row_key",
+]
+
+NOT_FINITE = "the model's logits are not finite"
+"""Why nothing can be drawn from a row, or read of it."""
+NONE_ALLOWED = "no token that the constraint allows can be drawn"
+"""Why nothing can be drawn from a row."""
 
 _BLOCK = 64
 _NUCLEUS = 1024  # most nuclei are smaller; a larger one costs its row a full sort
@@ -40,6 +56,15 @@ class Draw:
     seed: int
     position: int
     """Tokens that come before, in the whole sequence."""
+    seen: SeenTokens | None = None
+    """What the penalties of `sampling` look at; `None` where it has none."""
+    allowed: npt.NDArray[np.uint32] | None = None
+    """A bit for each token, the lowest first, 32 to a number; `None` allows all."""
+
+    @property
+    def is_adjusted(self) -> bool:
+        """Whether the row that is drawn from differs from the model's own."""
+        return self.seen is not None or self.allowed is not None
 
 
 class Drawn(NamedTuple):
@@ -54,40 +79,72 @@ class Drawn(NamedTuple):
     """`logsumexp(z) - mean(z) - ln V` of the row's V logits z, those of -inf left out."""
     top_logprobs: list[array[float] | None]
     """As many of the greatest log probabilities as the row asks for, the greatest first."""
+    faults: dict[int, str]
+    """Rows of which nothing could be drawn, and why. What else is told of them means nothing."""
 
 
 def draw_tokens(logits: torch.Tensor, draws: Sequence[Draw]) -> Drawn:
     """Draws one token for each row.
 
-    Filters apply in the order top_k, top_p (of what top_k left), min_p, all after temperature;
-    tokens that tie with the last one kept are kept. Greedy rows take the lowest id among equals.
+    Penalties come first, then what is not allowed is left out; then temperature, and the filters in
+    the order top_k, top_p (of what top_k left), min_p. Tokens that tie with the last one kept are
+    kept. Greedy rows take the lowest id among equals.
 
     Args:
         logits: (rows, vocab), finite, or -inf where there is no token: in the same columns of all.
+            A row that is not is a fault of this row alone.
         draws: one for each row.
     """
+    peaks = logits.amax(-1)
+    faults = dict.fromkeys((~peaks.isfinite()).nonzero()[:, 0].tolist(), NOT_FINITE)
+    if faults:
+        logits = logits.index_fill(0, torch.tensor(list(faults)), 0.0)
     shifted = _shifted_logits(logits)
     weights = shifted.exp()
     masses = _block_sums(weights)  # (rows, blocks)
-    tokens = torch.empty(len(draws), dtype=torch.int64)
-    kinds = [_kind(draw.sampling) for draw in draws]
+    tokens = torch.zeros(len(draws), dtype=torch.int64)
+    kinds = [_kind(draw) for draw in draws]
     greedy, plain, filtered = (
         [row for row, kind in enumerate(kinds) if kind == wanted]
         for wanted in ("greedy", "plain", "filtered")
     )
+    drawn_from, base = logits, shifted
+    if any(draw.is_adjusted for draw in draws):
+        drawn_from = _adjusted(logits, draws)
+        for row in (drawn_from.amax(-1) == -torch.inf).nonzero()[:, 0].tolist():
+            faults.setdefault(row, NONE_ALLOWED)
+            drawn_from[row] = 0.0
+        base = _shifted_logits(drawn_from)
     if greedy:
-        tokens[greedy] = logits[greedy].argmax(-1)  # the first of equals, as documented
+        tokens[greedy] = drawn_from[greedy].argmax(-1)  # the first of equals, as documented
     if plain:
         tokens[plain] = _race(shifted, plain, masses[plain], [draws[row] for row in plain])
     if filtered:
         chosen = [draws[row] for row in filtered]
-        scaled = _filtered(shifted[filtered], [draw.sampling for draw in chosen])
+        scaled = _filtered(base[filtered], [draw.sampling for draw in chosen])
         tokens[filtered] = _race(scaled, range(len(chosen)), _block_sums(scaled.exp()), chosen)
     chosen_logits = shifted.gather(1, tokens[:, None])[:, 0]
     totals = masses.double().sum(-1).log()  # (rows,)
     logprobs = chosen_logits - totals
     measured = _measure(shifted, weights, totals, [draw.sampling for draw in draws])
-    return Drawn(tokens.tolist(), logprobs.tolist(), *measured)
+    return Drawn(tokens.tolist(), logprobs.tolist(), *measured, faults)
+
+
+def _adjusted(logits: torch.Tensor, draws: Sequence[Draw]) -> torch.Tensor:
+    """Logits (rows, vocab) less their penalties, -inf where a token is not allowed."""
+    adjusted = logits.clone()
+    for row, draw in zip(adjusted, draws, strict=True):
+        if draw.seen is not None:
+            sampling = draw.sampling
+            ids, counts = map(torch.from_numpy, (draw.seen.ids, draw.seen.counts))
+            own, factor = row[ids], sampling.repetition_penalty or 1.0
+            taken = counts.float() * (sampling.frequency_penalty or 0.0)
+            taken += (counts > 0) * (sampling.presence_penalty or 0.0)
+            row[ids] = torch.where(own > 0, own / factor, own * factor) - taken
+        if draw.allowed is not None:
+            bits = torch.from_numpy(np.unpackbits(draw.allowed.view(np.uint8), bitorder="little"))
+            row[bits[: len(row)] == 0] = -torch.inf
+    return adjusted
 
 
 def log_normaliser(logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -101,10 +158,7 @@ def log_normaliser(logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 
 def _shifted_logits(logits: torch.Tensor) -> torch.Tensor:
     """Logits less their row's peak, padded to whole blocks."""
-    peaks = logits.amax(-1, keepdim=True)
-    if not bool(torch.isfinite(peaks).all()):
-        raise ArithmeticError("the model's logits are not finite")
-    shifted = logits - peaks
+    shifted = logits - logits.amax(-1, keepdim=True)
     if missing := -logits.shape[1] % _BLOCK:
         shifted = F.pad(shifted, (0, missing), value=-torch.inf)
     return shifted
@@ -163,12 +217,14 @@ def _rows(logits: torch.Tensor, rows: Sequence[int]) -> torch.Tensor:
     return logits if len(rows) == len(logits) else logits[rows]
 
 
-def _kind(sampling: Sampling) -> Literal["greedy", "plain", "filtered"]:
+def _kind(draw: Draw) -> Literal["greedy", "plain", "filtered"]:
     """Whether noise is needed, and whether the raw distribution itself is drawn from."""
+    sampling = draw.sampling
     if sampling.temperature == 0:
         return "greedy"
     filters = (sampling.top_k, sampling.top_p, sampling.min_p)
-    return "plain" if sampling.temperature == 1 and filters == (None,) * 3 else "filtered"
+    is_own = sampling.temperature == 1 and filters == (None,) * 3 and not draw.is_adjusted
+    return "plain" if is_own else "filtered"
 
 
 def _block_sums(values: torch.Tensor) -> torch.Tensor:

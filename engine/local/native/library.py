@@ -111,11 +111,18 @@ class StepStruct(Structure):
 DRAW = np.dtype(
     [
         ("key", np.uint64),
+        ("seen", np.uint64),
+        ("counts", np.uint64),
+        ("allowed", np.uint64),
         ("temperature", np.float32),
         ("top_p", np.float32),
         ("min_p", np.float32),
+        ("repetition", np.float32),
+        ("presence", np.float32),
+        ("frequency", np.float32),
         ("top_k", np.int32),
         ("num_top", np.int32),
+        ("num_seen", np.int32),
     ],
     align=True,
 )

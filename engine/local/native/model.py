@@ -159,8 +159,8 @@ class NativeModel:
 
     def logprobs(
         self, logits: torch.Tensor, wanted: Sequence[Sequence[int]]
-    ) -> list[dict[int, float]]:
-        """The log probabilities of some tokens of each row."""
+    ) -> list[dict[int, float] | None]:
+        """The log probabilities of some tokens of each row; `None` of one that is not finite."""
         return self._sampler.logprobs(logits, wanted)
 
     def _layer(self, index: int, block: Weights, packer: Packer) -> LayerStruct:

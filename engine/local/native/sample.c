@@ -14,16 +14,19 @@ enum { BLOCK = 256, RADIX = 2048 };
 
 struct draw {
     uint64_t key;
+    const int32_t *seen, *counts; /* tokens that are penalised, and how often the output holds each */
+    const uint32_t *allowed;      /* a bit for each token; null allows all */
     float temperature, top_p, min_p; /* temperature 0 is greedy; 1 and 0 keep all */
-    int32_t top_k;                   /* 0 keeps all */
-    int32_t num_top;
+    float repetition, presence, frequency;
+    int32_t top_k; /* 0 keeps all */
+    int32_t num_top, num_seen;
 };
 
 struct drawn {
     double logprob, normaliser; /* ln of the sum of exp(logit - peak) */
     double entropy, certainty;
     float peak;
-    int32_t token; /* -1 where the logits are not finite */
+    int32_t token; /* -1 where there is none: the peak is NaN, or no token is allowed */
 };
 
 typedef uint32_t words __attribute__((vector_size(4 * WIDTH)));
@@ -143,7 +146,24 @@ static float floor_for(const float *weights, int vocab, float floor, int64_t ran
     return found > floor ? found : floor;
 }
 
-/* The weights of a row at a temperature. */
+/* Logits less their penalties (Keskar et al. 2019, arXiv 1909.05858; presence and frequency as in
+   OpenAI's API), and -infinity where a token is not allowed. */
+static void adjust(const float *logits, int vocab, const struct draw *draw, float *adjusted) {
+    memcpy(adjusted, logits, vocab * sizeof *logits);
+    for (int i = 0; i < draw->num_seen; i++) {
+        float *x = adjusted + draw->seen[i], count = draw->counts[i];
+        float scaled = *x > 0 ? *x / draw->repetition : *x * draw->repetition;
+        *x = scaled - (count * draw->frequency + (count > 0 ? draw->presence : 0));
+    }
+    for (int start = 0; draw->allowed && start < vocab; start += 32) {
+        uint32_t word = draw->allowed[start / 32];
+        int count = vocab - start < 32 ? vocab - start : 32;
+        for (int i = 0; word != 0xFFFFFFFF && i < count; i++)
+            if (!(word >> i & 1)) adjusted[start + i] = -INFINITY;
+    }
+}
+
+/* The weights of a row at a temperature, which may take the place of its logits. */
 static void weigh_all(const float *logits, int vocab, float temperature, float peak, float *weights) {
     float inverse = 1 / fmaxf(temperature, 1e-30f);
     for (int i = 0; i < vocab; i += WIDTH)
@@ -219,13 +239,21 @@ void measure_rows(const float *logits, int rows, int vocab, struct drawn *out) {
 
 static void sample_row(
     const float *logits, int vocab, const struct draw *draw, struct drawn *out, float *weights) {
-    int is_plain = draw->temperature == 1;
+    int is_adjusted = draw->num_seen || draw->allowed;
+    int is_plain = draw->temperature == 1 && !is_adjusted;
     measure_row(logits, vocab, out, is_plain ? weights : 0);
     if (out->peak != out->peak) return;
+    const float *from = is_adjusted ? weights : logits;
+    float peak = out->peak;
+    if (is_adjusted) {
+        adjust(logits, vocab, draw, weights);
+        peak = peak_of(weights, vocab);
+        if (peak != peak) return;
+    }
     if (draw->temperature == 0)
-        out->token = first_of(logits, vocab, out->peak);
+        out->token = first_of(from, vocab, peak);
     else {
-        if (!is_plain) weigh_all(logits, vocab, draw->temperature, out->peak, weights);
+        if (!is_plain) weigh_all(from, vocab, draw->temperature, peak, weights);
         filter(weights, vocab, draw);
         out->token = race(weights, vocab, draw->key);
     }

@@ -12,11 +12,10 @@ import numpy as np
 import torch
 
 from ttc.engine.local.native.library import DRAW, Kernels
-from ttc.engine.local.sample import Draw, Drawn, row_key
+from ttc.engine.local.sample import NONE_ALLOWED, NOT_FINITE, Draw, Drawn, row_key
 
 __all__ = ["NativeSampler"]
 
-_FAULT = "the model's logits are not finite"
 _MASK = (1 << 64) - 1
 
 
@@ -35,8 +34,10 @@ class NativeSampler:
         logits = logits.contiguous()
         asked = np.array([_asked(draw, logits.shape[1]) for draw in draws], DRAW)
         found, top = self._kernels.sample(logits, asked)
-        if (found["token"] < 0).any():
-            raise ArithmeticError(_FAULT)
+        faults = {
+            row: NOT_FINITE if np.isnan(found["peak"][row]) else NONE_ALLOWED
+            for row in np.flatnonzero(found["token"] < 0).tolist()
+        }
         measured = [draw.sampling.entropy for draw in draws]
         normalisers = found["peak"].astype(np.float64) + found["normaliser"]
         return Drawn(
@@ -50,19 +51,20 @@ class NativeSampler:
                     asked["num_top"].tolist(), top - normalisers[:, None], strict=True
                 )
             ],
+            faults,
         )
 
     def logprobs(
         self, logits: torch.Tensor, wanted: Sequence[Sequence[int]]
-    ) -> list[dict[int, float]]:
-        """For each row the natural log probabilities of some tokens."""
+    ) -> list[dict[int, float] | None]:
+        """For each row the natural log probabilities of some tokens; `None` if it is not finite."""
         logits = logits.contiguous()
         found = self._kernels.measure(logits)
-        if np.isnan(found["peak"]).any():
-            raise ArithmeticError(_FAULT)
         values = logits.numpy()
         return [
-            {
+            None
+            if np.isnan(one["peak"])
+            else {
                 token: float(np.float64(row[token] - one["peak"]) - one["normaliser"])
                 for token in tokens
             }
@@ -70,15 +72,23 @@ class NativeSampler:
         ]
 
 
-def _asked(draw: Draw, vocab: int) -> tuple[int, float, float, float, int, int]:
-    sampling = draw.sampling
+def _asked(draw: Draw, vocab: int) -> tuple[float, ...]:
+    """The fields of `DRAW`; the draw keeps what they point to."""
+    sampling, seen, allowed = draw.sampling, draw.seen, draw.allowed
     return (
         row_key(draw) & _MASK,
+        0 if seen is None else seen.ids.ctypes.data,
+        0 if seen is None else seen.counts.ctypes.data,
+        0 if allowed is None else allowed.ctypes.data,
         sampling.temperature,
         1.0 if sampling.top_p is None else sampling.top_p,
         sampling.min_p or 0.0,
+        sampling.repetition_penalty or 1.0,
+        sampling.presence_penalty or 0.0,
+        sampling.frequency_penalty or 0.0,
         min(sampling.top_k or 0, vocab),
         min(sampling.logprobs, vocab),
+        0 if seen is None else len(seen.ids),
     )
 
 

@@ -1,0 +1,53 @@
+"""The tokens that a sequence holds, and how often its output holds each: what penalties look at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["SeenTokens"]
+
+_ROOM = 64
+
+
+class SeenTokens:
+    """Distinct tokens with their counts, in the order in which they came first.
+
+    Args:
+        given: tokens of the prompt, and of text that was appended.
+        generated: tokens that were generated.
+    """
+
+    def __init__(self, given: Iterable[int], generated: Iterable[int] = ()) -> None:
+        self._places: dict[int, int] = {}
+        self._ids = np.zeros(_ROOM, np.int32)
+        self._counts = np.zeros(_ROOM, np.int32)
+        for token in given:
+            self._place(token)
+        for token in generated:
+            self.add(token)
+
+    @property
+    def ids(self) -> npt.NDArray[np.int32]:
+        """The tokens. It is valid until another one is added."""
+        return self._ids[: len(self._places)]
+
+    @property
+    def counts(self) -> npt.NDArray[np.int32]:
+        """How often the output holds each of them."""
+        return self._counts[: len(self._places)]
+
+    def add(self, token: int) -> None:
+        """Counts a token that was generated."""
+        place = self._place(token)  # first, since it may move the counts
+        self._counts[place] += 1
+
+    def _place(self, token: int) -> int:
+        place = self._places.setdefault(token, len(self._places))
+        if place == len(self._ids):
+            self._ids = np.concatenate([self._ids, np.zeros_like(self._ids)])
+            self._counts = np.concatenate([self._counts, np.zeros_like(self._counts)])
+        self._ids[place] = token
+        return place
