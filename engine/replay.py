@@ -18,6 +18,7 @@ from concurrent.futures import Future
 from dataclasses import fields
 from weakref import WeakKeyDictionary
 
+from ttc.constraints import Constraint
 from ttc.errors import EngineError, PoolExhausted, RecordError
 from ttc.pools import Completion, Pool, read
 from ttc.ports import Capabilities, Reading, Request
@@ -96,6 +97,8 @@ class ReplayEngine:
                 "run on it has no journal, since it repeats by itself; run on a model, or without "
                 "journal="
             )
+        if request.sampling.constraint is not None:
+            self.check_constraint(request.sampling.constraint)
         completion = draws.next()
         _check(completion, request)
         if completion.failed:
@@ -105,6 +108,12 @@ class ReplayEngine:
         if on_chunk is not None:
             on_chunk(Chunk(text=segment.text, token_ids=segment.token_ids))
         return _Recorded(segment)
+
+    def check_constraint(self, constraint: Constraint) -> None:
+        """It holds to none."""
+        raise ValueError(
+            "a pool gives what was recorded, so it holds to no constraint; run on a model"
+        )
 
     def score(self, branch: Branch, suffixes: Sequence[Branch]) -> Reading:
         """Always refused.

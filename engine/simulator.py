@@ -24,11 +24,12 @@ from typing import NamedTuple
 from zlib import crc32
 
 from ttc.clock import SystemClock
+from ttc.constraints import Constraint
 from ttc.costs import Costs
 from ttc.engine.laws import Lengths, SimulatedProblem
 from ttc.errors import EngineError
 from ttc.ports import Capabilities, Clock, Reading, Request, Timer
-from ttc.types import MAX_LOGPROBS, Branch, Chunk, FinishReason, Problem, Usage
+from ttc.types import MAX_LOGPROBS, PENALTIES, Branch, Chunk, FinishReason, Problem, Usage
 
 __all__ = ["Hardware", "Lengths", "SimulatedProblem", "Simulator"]
 
@@ -137,6 +138,12 @@ class Simulator:
         ids = tuple(crc32(word.encode()) for word in text.split())
         return Branch(parent=branch, role=branch.role, text=text, token_ids=ids)
 
+    def check_constraint(self, constraint: Constraint) -> None:
+        """It holds to none."""
+        raise ValueError(
+            "the simulator writes by its laws, so it holds to no constraint; run on a model"
+        )
+
     def score(self, branch: Branch, suffixes: Sequence[Branch]) -> Reading:
         """It cannot."""
         raise EngineError("the simulator cannot score texts")
@@ -151,6 +158,13 @@ class Simulator:
         """Queues a call; it starts once its worst case fits into the memory."""
         if any(isinstance(end, int) for end in request.until):
             raise EngineError("the simulator's tokens are placeholders; give strings as `until`")
+        if request.sampling.penalises:
+            raise EngineError(
+                f"the simulator writes by its laws, so it penalises nothing; leave out "
+                f"{', '.join(PENALTIES)}"
+            )
+        if request.sampling.constraint is not None:
+            self.check_constraint(request.sampling.constraint)
         self.calls += 1
         generation = _Generation(self, request, self._words(request), on_chunk)
         self._line.append(generation)

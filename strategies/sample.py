@@ -11,14 +11,16 @@ from dataclasses import dataclass, fields
 from itertools import count
 from typing import ClassVar, Literal, get_args
 
+from ttc.constraints import Constraint
 from ttc.errors import PoolExhausted
 from ttc.graph import Cost, Flow, Node, Port, is_count
 from ttc.ports import Scope, Stream
-from ttc.types import Branch, Budget, Candidate, Order, Sampling, Tail
+from ttc.types import PENALTIES, Branch, Budget, Candidate, Order, Sampling, Tail
 
 __all__ = ["Sample"]
 
 _AHEAD = 16
+_SAMPLING = ("temperature", "top_k", "top_p", "min_p", *PENALTIES, "constraint")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +44,11 @@ class Sample(Node):
     top_k: int | None = None
     top_p: float | None = None
     min_p: float | None = None
+    repetition_penalty: float | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    constraint: Constraint | None = None
+    """What every fork has to be, as `Choice("yes", "no")`; it then ends by itself."""
     max_tokens: int = 512
     """The most output tokens of one fork, and what is reserved for it."""
     at_least: int | None = None
@@ -62,11 +69,14 @@ class Sample(Node):
         """The role that is sampled."""
         return frozenset({self.role})
 
+    @property
+    def requires(self) -> frozenset[str]:
+        """An engine that holds to a constraint, where there is one."""
+        return frozenset({"grammar"}) if self.constraint is not None else frozenset()
+
     def sampling(self) -> Sampling:
         """How tokens are drawn."""
-        return Sampling(
-            temperature=self.temperature, top_k=self.top_k, top_p=self.top_p, min_p=self.min_p
-        )
+        return Sampling(**{name: getattr(self, name) for name in _SAMPLING})
 
     def faults(self, given: Flow) -> list[str]:
         """Parameters of a wrong kind, and numbers out of range."""
@@ -87,6 +97,10 @@ class Sample(Node):
             faults.append(str(error))
         if self.order not in get_args(Order):
             faults.append(f"order is launch or arrival, not {self.order!r}")
+        if self.constraint is not None and (self.until or self.tail is not None):
+            faults.append(
+                "a constraint says where a text ends, so until and tail have no place beside it"
+            )
         return faults + _text_faults(self.until, self.tail, self.role)
 
     def flow(self, given: Flow) -> Flow:

@@ -57,6 +57,13 @@ class Plan:
     booked_as: str | None = None
     """Who is charged, where that is not the role of the branch."""
 
+    def __post_init__(self) -> None:
+        if self.tail is not None and self.sampling.constraint is not None:
+            raise ValueError(
+                f"{self.key}: a tail follows a text that was cut, and the constraint "
+                f"{self.sampling.constraint} is not for what comes then; leave one of them out"
+            )
+
     @property
     def charged(self) -> str:
         """The role that is charged."""

@@ -50,12 +50,19 @@ def measuring(sampling: Sampling, demands: frozenset[str], engine: Engine) -> Sa
     """How a call draws its tokens, with all that somebody downstream will read of them.
 
     Raises:
-        ValueError: the sampling itself asks for what the engine lacks.
+        ValueError: the sampling itself asks for what the engine lacks, or cannot hold to.
     """
     wanted = [int(need.partition(">=")[2]) for need in demands if need.startswith("logprobs>=")]
     logprobs = max([sampling.logprobs, *wanted])
     entropy = sampling.entropy or "entropy" in demands
     has = engine.capabilities
+    if sampling.constraint is not None:
+        if not has.grammar:
+            raise ValueError(
+                f"the engine {engine.name} holds to no constraint, and {sampling.constraint} is "
+                "asked of it; leave it out, or run on an engine with the capability grammar"
+            )
+        engine.check_constraint(sampling.constraint)
     if (logprobs and has.logprobs < max(2, logprobs)) or entropy > has.entropy:
         raise ValueError(
             f"logprobs={logprobs} and entropy={entropy} are asked of the engine {engine.name}, "

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, runtime_check
 
 from ttc.capabilities import Capabilities
 from ttc.clock import Clock, Timer
+from ttc.constraints import Constraint
 from ttc.costs import Costs
 from ttc.types import (
     UNFILTERED,
@@ -168,6 +169,13 @@ class Engine(Protocol):
         """Queues a call and returns at once. `on_chunk` is called from the engine's own thread.
 
         Faults of the call come by its future; a request that can never be served raises here.
+        """
+
+    def check_constraint(self, constraint: Constraint) -> None:
+        """Whether calls can be held to a constraint. Only with the capability `grammar`.
+
+        Raises:
+            ValueError: they cannot, or no text satisfies it.
         """
 
     def score(self, branch: Branch, suffixes: Sequence[Branch]) -> Reading:

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from ttc.clock import SystemClock
+from ttc.constraints import Constraint
 from ttc.costs import Costs
 from ttc.errors import EngineError
 from ttc.manual_clock import ManualClock
@@ -139,6 +140,12 @@ class FakeEngine:
         ids = (zlib.crc32(text.encode()),) if as_token else _ids(text)
         return Branch(parent=branch, role=branch.role, text=text, token_ids=ids)
 
+    def check_constraint(self, constraint: Constraint) -> None:
+        """It holds to none."""
+        raise ValueError(
+            "the fake engine says what it is told to, so it holds to no constraint; run on a model"
+        )
+
     def score(self, branch: Branch, suffixes: Sequence[Branch]) -> _FakeReading:
         """The log probabilities of texts after a branch, at once."""
         self.read.append((branch, tuple(suffix.text for suffix in suffixes)))
@@ -177,7 +184,9 @@ class FakeEngine:
     def submit(
         self, request: Request, on_chunk: Callable[[Chunk], None] | None = None
     ) -> _FakeGeneration:
-        """Queues a call."""
+        """Queues a call. How tokens are drawn is for the script to read, but for a constraint."""
+        if request.sampling.constraint is not None:
+            self.check_constraint(request.sampling.constraint)
         self.calls += 1
         self.requests.append(request)
         self.input_tokens += request.branch.num_tokens

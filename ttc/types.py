@@ -10,6 +10,7 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from ttc.constraints import Constraint, constraint_of, constraint_values
 from ttc.messages import Message, ToolCall
 from ttc.usage import UNMEASURED, Budget, Usage
 
@@ -124,6 +125,9 @@ class Sampling:
     branch. -2 to 2, as in OpenAI's API."""
     frequency_penalty: float | None = None
     """Take this from a token's logit as often as the output holds it. -2 to 2."""
+    constraint: Constraint | None = None
+    """What the text has to be: only tokens after which it can still become so are drawn, before
+    every filter. On a branch that was begun under the same constraint it goes on."""
     logprobs: int = 0
     """How many of the greatest log probabilities each token carries beside its own; at most 20."""
     entropy: bool = False
@@ -145,6 +149,18 @@ class Sampling:
             value = getattr(self, name)
             if value is not None and not low <= value <= high:
                 raise ValueError(f"{name} lies in [{low}, {high}], or is None for off, not {value}")
+        if not isinstance(self.constraint, Constraint | None):
+            raise TypeError(f"constraint={self.constraint!r} is none; pass Choice(...), say")
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> Sampling:
+        """The sampling that such values as `values` gives describe."""
+        return cls(**{**values, "constraint": constraint_of(values.get("constraint"))})
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """Its fields as JSON."""
+        return vars(self) | {"constraint": constraint_values(self.constraint)}
 
     @property
     def penalises(self) -> bool:
@@ -218,6 +234,8 @@ class Branch:
     """The stop string or the end token that ended the segment."""
     call: str | None = None
     """The call that generated the segment, as `path#index`. `None` for text that was given."""
+    constraint: Constraint | None = None
+    """What the text had to be that the segment is a part of. `None` for text that was given."""
 
     def lineage(self) -> Iterator[Branch]:
         """The segments of this branch, from the root to this one."""

@@ -6,6 +6,7 @@ import math
 from abc import ABC, abstractmethod
 
 from ttc.engine.local.cache import Match, Page, PrefixCache
+from ttc.errors import EngineError
 
 __all__ = ["Call"]
 
@@ -66,7 +67,7 @@ class Call(ABC):
         """Its prefix that is computed."""
 
     @abstractmethod
-    def fail(self, error: Exception) -> None:
+    def fail(self, error: EngineError) -> None:
         """Ends it with an error, unless it has ended."""
 
     def hold(self, num_bytes: float, now: float) -> None:

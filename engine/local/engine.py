@@ -25,12 +25,15 @@ from typing import Self
 
 import torch
 
+from ttc.constraints import Constraint
 from ttc.costs import Costs
 from ttc.engine.local.attention import PAGE
 from ttc.engine.local.batch import Batch, Counters
+from ttc.engine.local.grammar import Grammar, Grammars, begun_tokens, has_grammars
 from ttc.engine.local.kv import KVPool
+from ttc.engine.local.path import path_tokens
 from ttc.engine.local.reading import Place, Read, Wants, reward_plan, suffix_plan
-from ttc.engine.local.sequence import Sequence, path_tokens
+from ttc.engine.local.sequence import Sequence
 from ttc.engine.local.source import Arithmetic, ModelSource, Progress, open_model
 from ttc.engine.local.text.prompt import Prompt
 from ttc.engine.local.text.tokenizer import clean_text
@@ -89,6 +92,7 @@ class LocalEngine:
             self._worker.close()
             raise
         self._tokens, self._template = source.tokens, source.template
+        self._grammars = Grammars(source.tokens)
         self._reward = source.config.reward
         self._name = name
         self._costs = source.config.costs
@@ -154,7 +158,14 @@ class LocalEngine:
         common = Capabilities(tokens=True, cancel=True, prefix_cache=True, replayable=True)
         if self._reward is not None:
             return replace(common, reward=True)
-        return replace(common, fork=True, logprobs=MAX_LOGPROBS, entropy=True, score=True)
+        return replace(
+            common,
+            fork=True,
+            logprobs=MAX_LOGPROBS,
+            entropy=True,
+            score=True,
+            grammar=has_grammars(),
+        )
 
     @property
     def context(self) -> int:
@@ -253,7 +264,8 @@ class LocalEngine:
         Raises:
             ContextOverflow: the prompt and one token do not fit.
             EngineError: the engine is closed, or the prompt is empty.
-            ValueError: a number or an end of the request makes no sense.
+            ValueError: a number or an end of the request makes no sense; or its constraint cannot
+                be held to, or does not allow what the branch has begun under it.
         """
         if self._reward is not None:
             raise EngineError(
@@ -268,8 +280,24 @@ class LocalEngine:
             )
         self._check_fit(len(prompt))
         limit = min(request.max_tokens, self._context - len(prompt))
-        sequence = Sequence(request, prompt, limit, self._tokens, on_chunk)
+        grammar = self._grammar(request)
+        sequence = Sequence(request, prompt, limit, self._tokens, on_chunk, grammar)
         return self._worker.submit(sequence)
+
+    def check_constraint(self, constraint: Constraint) -> None:
+        """Compiles a constraint, unless that was done before; see `ttc.ports.Engine`.
+
+        Raises:
+            ValueError: it is not supported, no text satisfies it, or llguidance is missing.
+        """
+        self._grammars.begin(constraint)
+
+    def _grammar(self, request: Request) -> Grammar | None:
+        constraint = request.sampling.constraint
+        if constraint is None:
+            return None
+        begun = begun_tokens(request.branch, constraint, self._tokens.end_ids)
+        return self._grammars.begin(constraint, begun)
 
     def score(self, branch: Branch, suffixes: Seq[Branch]) -> Read:
         """Queues the scoring of suffixes: the last segments of branches that leave `branch`.

@@ -44,7 +44,7 @@ class Model(Protocol):
 
     def logprobs(
         self, logits: torch.Tensor, wanted: Sequence[Sequence[int]]
-    ) -> list[dict[int, float]]:
+    ) -> list[dict[int, float] | None]:
         """The log probabilities of some tokens of each row; see `logprobs.token_logprobs`."""
 
 

@@ -16,7 +16,8 @@ from concurrent.futures import Future
 from ttc.engine.local.attention import PAGE
 from ttc.engine.local.cache import Match, PrefixCache
 from ttc.engine.local.call import Call
-from ttc.engine.local.sequence import segment_tokens
+from ttc.engine.local.path import segment_tokens
+from ttc.errors import EngineError
 from ttc.types import Branch, Usage
 
 __all__ = ["Read", "Reading", "reward_plan", "suffix_plan"]
@@ -88,7 +89,7 @@ class Reading(Call):
         """Tells that everything has been found."""
         self._on_end(None)
 
-    def fail(self, error: Exception) -> None:
+    def fail(self, error: EngineError) -> None:
         """Ends it with an error."""
         self._on_end(error)
 

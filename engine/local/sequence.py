@@ -9,35 +9,18 @@ from concurrent.futures import Future
 
 from ttc.engine.local.cache import Match, PrefixCache
 from ttc.engine.local.call import Call
+from ttc.engine.local.drawing import Drawing
+from ttc.engine.local.grammar import Grammar
 from ttc.engine.local.sample import Draw
 from ttc.engine.local.text.stream import TextStream
 from ttc.engine.local.text.tokenizer import TextTokens
+from ttc.errors import EngineError
 from ttc.ports import Request
 from ttc.types import Branch, Chunk, FinishReason, Usage
 
-__all__ = ["Sequence", "path_tokens", "segment_tokens"]
+__all__ = ["Sequence"]
 
 OnChunk = Callable[[Chunk], None]
-
-
-def path_tokens(branch: Branch) -> list[int]:
-    """The tokens that a call on this branch goes on from.
-
-    An end token that closed a segment is left out: the call goes on in its place, as the texts of
-    the segments do. The tokens of a stop string stay, since a stop string may begin inside a token.
-    """
-    return [token for segment in branch.lineage() for token in segment_tokens(segment)]
-
-
-def segment_tokens(segment: Branch) -> tuple[int, ...]:
-    """What a segment adds to the tokens that a call goes on from."""
-    if segment.token_ids is None:
-        raise ValueError(
-            "the branch has a segment without tokens, so another engine made it; "
-            "extend branches with the engine that made their root"
-        )
-    closed = segment.finish_reason == "stop" and isinstance(segment.stop_reason, int)
-    return segment.token_ids[:-1] if closed else segment.token_ids
 
 
 class Sequence(Call):
@@ -49,6 +32,7 @@ class Sequence(Call):
         limit: the most tokens that it may generate, at least one.
         tokens: the model's vocabulary.
         on_chunk: is told each piece of text.
+        grammar: what its constraint allows; `None` where it has none.
     """
 
     def __init__(
@@ -58,6 +42,7 @@ class Sequence(Call):
         limit: int,
         tokens: TextTokens,
         on_chunk: OnChunk | None,
+        grammar: Grammar | None = None,
     ) -> None:
         super().__init__(list(prompt), len(prompt) + limit, request.priority)
         self.request = request
@@ -65,6 +50,7 @@ class Sequence(Call):
         self.future: Future[Branch] = Future()
         self._vocabulary = tokens
         self._on_chunk = on_chunk
+        self._drawing = Drawing(request, grammar)
         self._ends = tokens.end_ids | {end for end in request.until if isinstance(end, int)}
         stops = [stop for stop in request.until if isinstance(stop, str)]
         self._stream = TextStream(stops, trims=tokens.trims_after(prompt))
@@ -103,8 +89,7 @@ class Sequence(Call):
     @property
     def draw(self) -> Draw:
         """How its next token is drawn."""
-        request = self.request
-        return Draw(sampling=request.sampling, seed=request.seed, position=len(self.tokens))
+        return self._drawing.draw(len(self.tokens))
 
     def accept(
         self,
@@ -124,6 +109,7 @@ class Sequence(Call):
             self._top_logprobs.append(top_logprobs)
         if token in self._ends:
             return self._last(token, "", "stop", token)
+        self._drawing.accept(token)
         text, stop = self._stream.feed(self._vocabulary.bytes_of(token))
         if stop is not None:
             self._text.append(text)
@@ -140,10 +126,10 @@ class Sequence(Call):
         if chunk.branch is not None and self.claim():
             self.future.set_result(chunk.branch)
 
-    def fail(self, error: Exception) -> None:
+    def fail(self, error: EngineError) -> None:
         """Ends the call with an error, unless it has ended."""
         if self.claim():
-            self.future.set_exception(error)
+            self.future.set_exception(self._drawing.explained(error))
 
     def claim(self) -> bool:
         """Whether the future may be given its result now: once, and not after a cancellation.
@@ -182,4 +168,5 @@ class Sequence(Call):
             top_logprobs=tuple(self._top_logprobs) if self.request.sampling.logprobs else None,
             finish_reason=reason,
             stop_reason=stop,
+            constraint=self.request.sampling.constraint,
         )

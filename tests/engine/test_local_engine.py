@@ -14,7 +14,7 @@ import pytest
 
 from ttc.engine.local import LocalEngine
 from ttc.engine.local.kv import KVPool
-from ttc.engine.local.sequence import path_tokens
+from ttc.engine.local.path import path_tokens
 from ttc.engine.local.source import ModelSource
 from ttc.errors import ContextOverflow, EngineError
 from ttc.ports import Engine, Request

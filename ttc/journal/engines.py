@@ -9,6 +9,7 @@ from concurrent.futures import Future
 from hashlib import blake2b
 from typing import Any, Protocol
 
+from ttc.constraints import Constraint
 from ttc.costs import Costs
 from ttc.errors import EngineError, RecordError
 from ttc.journal.readings import ReadingAnswers, key_of, read
@@ -84,6 +85,10 @@ class JournaledEngine:
         )
         return branch_of(values, branch, branch.role)
 
+    def check_constraint(self, constraint: Constraint) -> None:
+        """Asks the engine."""
+        self._engine.check_constraint(constraint)
+
     def score(self, branch: Branch, suffixes: Sequence[Branch]) -> Reading:
         """Asks the engine for log probabilities, unless they are known."""
         key = key_of("score", branch, suffixes)
@@ -135,6 +140,9 @@ class RecordedEngine:
         """Nothing."""
         raise self._missing(f"the tokens of {text!r}")
 
+    def check_constraint(self, constraint: Constraint) -> None:
+        """It was checked when the run was recorded."""
+
     def score(self, branch: Branch, suffixes: Sequence[Branch]) -> Reading:
         """Nothing."""
         raise self._missing("a score of given text")
@@ -160,7 +168,8 @@ class _Known:
         if "error" in answer:
             self.future.set_exception(error_of(answer))
         else:
-            segment = branch_of(answer["segment"], request.branch, request.branch.role)
+            branch, constraint = request.branch, request.sampling.constraint
+            segment = branch_of(answer["segment"], branch, branch.role, constraint)
             self.future.set_result(segment)
 
     def cancel(self) -> int:
@@ -269,7 +278,7 @@ def _facts(request: Request, numerics: str) -> Values:
         "prompt": digest(request.branch),
         "engine": numerics,
         "max_tokens": request.max_tokens,
-        "sampling": dict(vars(request.sampling)),
+        "sampling": request.sampling.values,
         "until": list(request.until),
         "seed": request.seed,
     }

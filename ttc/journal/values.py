@@ -10,6 +10,7 @@ from decimal import Decimal
 from typing import Any
 
 from ttc import errors
+from ttc.constraints import Constraint
 from ttc.costs import Costs
 from ttc.errors import EngineError, RecordError
 from ttc.ports import Capabilities, Engine
@@ -44,7 +45,7 @@ __all__ = [
 Values = dict[str, Any]
 _NO_USAGE = vars(Usage())
 _OF_THE_SCORE = ("verifier", "call")
-_OF_THE_CALL = ("parent", "role", "call")
+_OF_THE_CALL = ("parent", "role", "call", "constraint")
 """Fields of a branch that the request tells, not its answer."""
 
 
@@ -72,10 +73,15 @@ def segment_values(segment: Branch) -> Values:
     return values
 
 
-def branch_of(values: Mapping[str, Any], parent: Branch | None, role: str) -> Branch:
+def branch_of(
+    values: Mapping[str, Any],
+    parent: Branch | None,
+    role: str,
+    constraint: Constraint | None = None,
+) -> Branch:
     """The branch that such values describe."""
     given = {name: _tuples(value) for name, value in values.items()}
-    return Branch(**{"token_ids": None, **given}, parent=parent, role=role)
+    return Branch(**{"token_ids": None, **given}, parent=parent, role=role, constraint=constraint)
 
 
 def chunk_values(chunk: Chunk) -> list[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -60,6 +61,7 @@ _SAMPLING: dict[Any, Any] = {
     "int": lambda p: p.int64(),
     "int | None": lambda p: p.int64(),
     "bool": lambda p: p.bool_(),
+    "Constraint | None": lambda p: p.string(),
 }
 """The types of the columns of sampling, by how their fields are annotated."""
 
@@ -69,5 +71,6 @@ def _row(completion: Completion, pool: Pool) -> dict[str, Any]:
     row["messages"] = [{"role": m.role, "content": m.content} for m in completion.messages]
     sampling, scores = row.pop("sampling"), row.pop("scores")
     if sampling is not None:
-        row |= {f"sampling.{name}": value for name, value in vars(sampling).items()}
+        row |= {f"sampling.{name}": value for name, value in sampling.values.items()}
+        row["sampling.constraint"] = sampling.constraint and json.dumps(row["sampling.constraint"])
     return row | {f"score.{name}": scores.get(name) for name in pool.columns}

@@ -341,7 +341,7 @@ def _line(completion: Completion) -> bytes:
     if completion.messages:
         values["messages"] = list(map(message_values, completion.messages))
     if completion.sampling is not None:
-        values["sampling"] = dict(vars(completion.sampling))
+        values["sampling"] = completion.sampling.values
     return json.dumps({"schema_version": SCHEMA_VERSION, **values}).encode()
 
 
@@ -374,5 +374,5 @@ def _completion(values: dict[str, Any]) -> Completion:
         if values.get(name) is not None:
             values[name] = tuple(values[name])
     if values.get("sampling") is not None:
-        values["sampling"] = Sampling(**values["sampling"])
+        values["sampling"] = Sampling.of(values["sampling"])
     return Completion(**values)
