@@ -131,6 +131,14 @@ class ReplayEngine:
         """
         raise RecordError("a pool of completions rewards no text; take the scores of a column")
 
+    def hidden(self, branch: Branch, rows: Sequence[int]) -> Reading:
+        """Always refused.
+
+        Raises:
+            RecordError: a pool holds no hidden states.
+        """
+        raise RecordError("a pool of completions holds no hidden states; run on a model")
+
     def _find(self, problem: Problem) -> Problem:
         found = self._problems.get(problem.id)
         if found is None:

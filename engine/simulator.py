@@ -152,6 +152,10 @@ class Simulator:
         """It cannot."""
         raise EngineError("the simulator is no reward model")
 
+    def hidden(self, branch: Branch, rows: Sequence[int]) -> Reading:
+        """It cannot."""
+        raise EngineError("the simulator has no hidden states; run on a model")
+
     def submit(
         self, request: Request, on_chunk: Callable[[Chunk], None] | None = None
     ) -> _Generation:

@@ -193,6 +193,13 @@ class Engine(Protocol):
         `reward`.
         """
 
+    def hidden(self, branch: Branch, rows: Sequence[int]) -> Reading:
+        """Queues the hidden states of some tokens of a branch, counted from its first.
+
+        Its result holds for each row what the model's head reads there: the state after the last
+        norm. Only with the capability `hidden_states`.
+        """
+
     @property
     def labels(self) -> tuple[str, ...]:
         """What the values of `reward` are called; empty without the capability."""
@@ -310,6 +317,17 @@ class Scope(Protocol):
         One call, whose tokens count as prompt tokens: each distinct one once. The branch is
         computed once, with the calls of other candidates and problems, and what is known of it
         already is not computed again.
+
+        Raises:
+            BudgetExceeded: a limit refused the call; nothing was spent.
+            EngineError: the engine failed, or has no room for it.
+        """
+
+    async def hidden(self, branch: Branch, rows: Sequence[int]) -> tuple[tuple[float, ...], ...]:
+        """What the model's head reads at some tokens of a branch, counted from its first.
+
+        For heads of one's own. It is one call, charged as `score`; what is cached before the first
+        of the rows is not computed again.
 
         Raises:
             BudgetExceeded: a limit refused the call; nothing was spent.

@@ -25,7 +25,7 @@ from ttc.graph import Flow, Node, join, written_out
 from ttc.journal import derive_seed
 from ttc.ports import Verifier
 from ttc.run import Run
-from ttc.score_call import ReadPlan, ScoreCall
+from ttc.score_call import ReadPlan, ScoreCall, given_suffix
 from ttc.streams import PumpStream, calls_behind, iterate, ordered_map
 from ttc.types import (
     UNFILTERED,
@@ -114,7 +114,7 @@ class NodeScope(Work):
         self, branch: Branch, suffixes: Sequence[str | tuple[int, ...] | Branch]
     ) -> tuple[Logprobs, ...]:
         """The log probabilities of given texts after a branch; see `ttc.ports.Scope`."""
-        given = tuple(self._suffix(branch, suffix) for suffix in suffixes)
+        given = tuple(given_suffix(branch, suffix, self.append) for suffix in suffixes)
         if not given:
             return ()
         values = await self._reading(branch, suffixes=given)
@@ -131,18 +131,9 @@ class NodeScope(Work):
         values = await self._reading(branch, rows=tuple(rows))
         return tuple(dict(zip(labels, found, strict=True)) for found in values)
 
-    def _suffix(self, branch: Branch, suffix: str | tuple[int, ...] | Branch) -> Branch:
-        if isinstance(suffix, Branch):
-            given = suffix
-        elif isinstance(suffix, str):
-            given = self.append(branch, suffix)
-        else:
-            given = Branch(parent=branch, role=branch.role, text="", token_ids=suffix)
-        if not given.token_ids:
-            raise ValueError(
-                f"{self.path}: a suffix to score has at least one token, not {suffix!r}"
-            )
-        return given
+    async def hidden(self, branch: Branch, rows: Sequence[int]) -> tuple[tuple[float, ...], ...]:
+        """What the model's head reads at some tokens of a branch; see `ttc.ports.Scope`."""
+        return await self._reading(branch, rows=tuple(rows), hidden=True) if rows else ()
 
     async def _reading(self, branch: Branch, **asked: Any) -> tuple[tuple[float, ...], ...]:
         work = self._open_work()

@@ -1,4 +1,4 @@
-"""The life of one call that reads given text: it scores suffixes, or asks a reward model.
+"""The life of one call that reads given text: its log probabilities, rewards or hidden states.
 
 Launched, admitted, run and settled once, as a call that generates. What it is given counts as
 prompt tokens, each distinct one once. It needs no seed.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +21,7 @@ from ttc.ports import Engine, Reading
 from ttc.run import Run
 from ttc.types import Branch, Record, Usage
 
-__all__ = ["ReadPlan", "ScoreCall"]
+__all__ = ["ReadPlan", "ScoreCall", "given_suffix"]
 
 Values = tuple[tuple[float, ...], ...]
 
@@ -36,7 +36,9 @@ class ReadPlan:
     suffixes: tuple[Branch, ...] = ()
     """Given text after the branch."""
     rows: tuple[int, ...] = ()
-    """Tokens of the branch, where rewards are asked for."""
+    """Tokens of the branch, where rewards or hidden states are asked for."""
+    hidden: bool = False
+    """Hidden states are asked for, and not rewards."""
 
     @property
     def key(self) -> str:
@@ -51,6 +53,8 @@ class ReadPlan:
     @property
     def num_draws(self) -> int:
         """The most tokens for which the engine's head has to be computed."""
+        if self.hidden:
+            return 0
         return self.num_given - self.branch.num_tokens if self.suffixes else self.num_given
 
     @property
@@ -63,7 +67,28 @@ class ReadPlan:
         """Hands it to the engine."""
         if self.suffixes:
             return engine.score(self.branch, self.suffixes)
-        return engine.reward(self.branch, self.rows)
+        return (engine.hidden if self.hidden else engine.reward)(self.branch, self.rows)
+
+
+def given_suffix(
+    branch: Branch,
+    suffix: str | tuple[int, ...] | Branch,
+    append: Callable[[Branch, str], Branch],
+) -> Branch:
+    """A suffix to score as a segment of its own.
+
+    Raises:
+        ValueError: it has no tokens.
+    """
+    if isinstance(suffix, Branch):
+        given = suffix
+    elif isinstance(suffix, str):
+        given = append(branch, suffix)
+    else:
+        given = Branch(parent=branch, role=branch.role, text="", token_ids=suffix)
+    if not given.token_ids:
+        raise ValueError(f"a suffix to score has at least one token, not {suffix!r}")
+    return given
 
 
 class ScoreCall:
@@ -76,6 +101,11 @@ class ScoreCall:
         self._run, self._account, self._plan = run, account, plan
         self._engine = run.engine(plan.branch.role)
         self._meter = Meter(self._engine, run.prices.get(plan.branch.role))
+        if plan.hidden and not self._engine.capabilities.hidden_states:
+            raise ValueError(
+                f"{self.key}: the engine {self._engine.name} gives no hidden states; run on one "
+                "with the capability hidden_states"
+            )
         self._check_fit()
         self._ticket: Ticket | None = None
         self._reading: Reading | None = None
@@ -195,8 +225,9 @@ class ScoreCall:
     def _fingerprint(self) -> str:
         plan = self._plan
         suffixes = tuple((segment.text, segment.token_ids) for segment in plan.suffixes)
+        kind = {"hidden": True} if plan.hidden else {}
         return fingerprint(
-            plan.branch, engine=self._engine.numerics, suffixes=suffixes, rows=plan.rows
+            plan.branch, engine=self._engine.numerics, suffixes=suffixes, rows=plan.rows, **kind
         )
 
     def _settle(self, ticket: Ticket, finish: str, **detail: Any) -> None:

@@ -163,6 +163,10 @@ class FakeEngine:
         values = tuple(tuple(rewards(branch, row).values()) for row in rows)
         return self._reading(values, given=branch.num_tokens, draws=len(rows))
 
+    def hidden(self, branch: Branch, rows: Sequence[int]) -> _FakeReading:
+        """It has none."""
+        raise EngineError("the fake engine has no hidden states; run on a model")
+
     def _logprob_of(self, suffix: Branch) -> float:
         if self._scores is not None and suffix.parent is not None:
             return self._scores(suffix.parent, suffix.text)

@@ -171,7 +171,9 @@ class Batch:
     def _count_operations(self, pieces: Seq[Piece]) -> None:
         with self._lock:
             for piece in pieces:
-                draws = len(piece.rows) + (piece.drawer is not None)
+                call = piece.sequence
+                reads_head = not (isinstance(call, Reading) and call.hidden)
+                draws = len(piece.rows) * reads_head + (piece.drawer is not None)
                 start = piece.sequence.computed
                 flops = self._costs.flops(start=start, count=piece.count, draws=draws)
                 piece.sequence.flops += flops
@@ -190,7 +192,9 @@ class Batch:
         token_ids: list[int] = []
         spans, draws, last_rows = [], [], []
         reads: list[tuple[Reading, int]] = []  # and the row in its path
-        read_rows = []
+        read_rows: list[int] = []
+        hidden: list[tuple[Reading, int]] = []
+        hidden_rows: list[int] = []
         for piece in pieces:
             sequence, start, first = piece.sequence, piece.sequence.computed, len(token_ids)
             token_ids += sequence.tokens[start : start + piece.count]
@@ -200,16 +204,14 @@ class Batch:
                 draws.append(piece.drawer.draw)
                 last_rows.append(len(token_ids) - 1)
             elif isinstance(sequence, Reading):
-                reads += [(sequence, row) for row in piece.rows]
-                read_rows += [first + row - start for row in piece.rows]
+                of_hidden = sequence.hidden
+                (hidden if of_hidden else reads).extend((sequence, row) for row in piece.rows)
+                rows = hidden_rows if of_hidden else read_rows
+                rows += [first + row - start for row in piece.rows]
         wanted_rows = torch.tensor([*last_rows, *read_rows], dtype=torch.int64)
         outputs = self.model.forward(torch.tensor(token_ids), spans, self._pool, wanted_rows)
         if self.model.config.reward is not None:
-            finite = outputs.isfinite().all(-1).tolist()
-            values = [
-                dict(enumerate(row)) if is_finite else None
-                for row, is_finite in zip(outputs.tolist(), finite, strict=True)
-            ]
+            values = _finite(outputs)
         else:
             outputs[:, self._unsampled] = -torch.inf
             wanted = [reading.wants[row] for reading, row in reads]
@@ -217,7 +219,9 @@ class Batch:
         drawn = Drawn([], [], [], [], [], {})
         if draws:
             drawn = self.model.draw(outputs[: len(draws)], draws)
-        notes = [_Note(*read, found) for read, found in zip(reads, values, strict=True)]
+        if hidden:
+            values += _finite(self.model.hidden(torch.tensor(hidden_rows)))
+        notes = [_Note(*read, found) for read, found in zip([*reads, *hidden], values, strict=True)]
         return drawn, notes
 
     def _commit(self, pieces: Seq[Piece], drawn: Drawn, notes: Seq[_Note]) -> None:
@@ -267,3 +271,12 @@ class Batch:
             sequence.pages[position // PAGE].tokens.append(sequence.tokens[position])
         sequence.computed = end
         self.counters.prompt_tokens += max(0, min(end, sequence.prompt_length) - start)
+
+
+def _finite(outputs: torch.Tensor) -> list[dict[int, float] | None]:
+    """The values of each row (n, k) by their place; `None` where one is not finite."""
+    finite = outputs.isfinite().all(-1).tolist()
+    return [
+        dict(enumerate(row)) if is_finite else None
+        for row, is_finite in zip(outputs.tolist(), finite, strict=True)
+    ]

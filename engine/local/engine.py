@@ -165,6 +165,7 @@ class LocalEngine:
             entropy=True,
             score=True,
             grammar=has_grammars(),
+            hidden_states=True,
         )
 
     @property
@@ -335,11 +336,32 @@ class LocalEngine:
             raise EngineError(
                 f"{self._name!r} is no reward model; bind one to the role {branch.role!r}"
             )
+        tokens = self._rows_of(branch, rows)
+        return self._read(*reward_plan(tokens, rows, len(self.labels)), branch.num_tokens)
+
+    def hidden(self, branch: Branch, rows: Seq[int]) -> Read:
+        """Queues the hidden states of rows of a branch: float32, after the last norm.
+
+        Raises:
+            ContextOverflow: the branch does not fit.
+            EngineError: the engine is closed, or is a reward model.
+        """
+        if self._reward is not None:
+            raise EngineError(
+                f"{self._name!r} is a reward model, which gives rewards and no hidden states; bind "
+                f"another model to the role {branch.role!r}"
+            )
+        tokens = self._rows_of(branch, rows)
+        plan = reward_plan(tokens, rows, self._batch.model.config.hidden)
+        return self._read(*plan, branch.num_tokens, hidden=True)
+
+    def _rows_of(self, branch: Branch, rows: Seq[int]) -> list[int]:
+        """The tokens of a branch, of which these are rows."""
         tokens = self._given(branch)
         if not rows or not all(0 <= row < len(tokens) for row in rows):
             raise ValueError(f"rows are some of 0 to {len(tokens) - 1}, not {list(rows)}")
         self._check_fit(len(tokens) - 1)
-        return self._read(*reward_plan(tokens, rows, len(self.labels)), branch.num_tokens)
+        return tokens
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -353,9 +375,14 @@ class LocalEngine:
         return tokens
 
     def _read(
-        self, paths: Iterable[tuple[list[int], Wants]], places: Seq[Seq[Place]], num_given: int
+        self,
+        paths: Iterable[tuple[list[int], Wants]],
+        places: Seq[Seq[Place]],
+        num_given: int,
+        *,
+        hidden: bool = False,
     ) -> Read:
-        read = Read(paths, places, num_given, self._worker.lock)
+        read = Read(paths, places, num_given, self._worker.lock, hidden=hidden)
         self._worker.enqueue(read.readings)
         return read
 

@@ -39,6 +39,9 @@ class Model(Protocol):
     ) -> torch.Tensor:
         """Computes a step; see `Llama.forward`."""
 
+    def hidden(self, rows: torch.Tensor) -> torch.Tensor:
+        """What the head reads of rows of the step that ran last: (n, hidden) float32."""
+
     def draw(self, logits: torch.Tensor, draws: Sequence[Draw]) -> Drawn:
         """Draws a token for each row; see `sample.draw_tokens`."""
 
@@ -106,6 +109,7 @@ class Llama:
             num_kv_heads=config.num_kv_heads, group=config.group, head_dim=config.head_dim
         )
         self._rotation = Rotation(config.rope, config.head_dim)
+        self._residual = torch.empty(0, config.hidden)  # of the step that ran last
         self.numerics = (
             f"{str(dtype).removeprefix('torch.')} linear={'+'.join(make.names)} "
             f"attention={CHUNK}/{self._group_rows}"
@@ -157,7 +161,12 @@ class Llama:
             x = x + layer.output(attention(turned[:, :num_queries] * scale, keys, values))
             gate, up = layer.gate_up(self._normalise(x, layer.feed_forward_norm)).chunk(2, dim=-1)
             x = x + layer.down(F.silu(gate) * up)
+        self._residual = x
         return self._head(self._normalise(x[wanted], self._norm))
+
+    def hidden(self, rows: torch.Tensor) -> torch.Tensor:
+        """What the head reads of rows of the step that ran last: (n, hidden) float32."""
+        return self._normalise(self._residual[rows], self._norm).float()
 
     def draw(self, logits: torch.Tensor, draws: Sequence[Draw]) -> Drawn:
         """Draws a token for each row."""

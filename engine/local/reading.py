@@ -1,8 +1,9 @@
 """Given tokens as the engine reads them: what is wanted of which row, and what is known of it.
 
 A row is a token at its position. Of a language model's row the log probabilities of tokens that may
-follow are wanted; of a reward model's row the rewards. What one call has found out is kept in the
-notes of the pages (`cache`), so the next one that goes on from there computes no row again.
+follow are wanted, or the hidden state; of a reward model's row the rewards. What one call has found
+out is kept in the notes of the pages (`cache`), so the next one that goes on from there computes no
+row again. Hidden states are too large to be kept.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from ttc.types import Branch, Usage
 __all__ = ["Read", "Reading", "reward_plan", "suffix_plan"]
 
 Wants = dict[int, tuple[int, ...]]
-"""By row: of a language model the tokens that may follow, of a reward model the labels."""
+"""By row: of a language model the tokens that may follow, of a reward model the labels; or the
+places in the hidden state."""
 Place = tuple[int, int, int]
 """Where a value is found: which path, its row, and what is wanted there."""
 
@@ -35,15 +37,22 @@ class Reading(Call):
         tokens: the path; at least one.
         wants: what is wanted of its rows.
         on_end: is told once: of an error, or of `None` when everything has been found.
+        hidden: whether hidden states are wanted, which no page keeps: they are too large.
     """
 
     def __init__(
-        self, tokens: list[int], wants: Wants, on_end: Callable[[Exception | None], None]
+        self,
+        tokens: list[int],
+        wants: Wants,
+        on_end: Callable[[Exception | None], None],
+        *,
+        hidden: bool = False,
     ) -> None:
         super().__init__(tokens, len(tokens))
         self.wants = wants
         self.found: dict[int, dict[int, float]] = {}
         """By row what is known of it."""
+        self.hidden = hidden
         self._on_end = on_end
 
     @property
@@ -61,7 +70,7 @@ class Reading(Call):
         match = cache.match([*self.tokens, -1])  # the last token, too, may have been read before
         pages = [*match.shared, *([match.source] if match.source is not None else [])]
         for row, keys in self.wants.items():
-            if row < match.length:
+            if row < match.length and not self.hidden:
                 notes = pages[row // PAGE].notes.get(row % PAGE, {})
                 if all(key in notes for key in keys):
                     self.found[row] = {key: notes[key] for key in keys}
@@ -81,7 +90,8 @@ class Reading(Call):
 
     def note(self, row: int, values: Mapping[int, float]) -> None:
         """Takes what was found out of a row, which is computed, and leaves it in its page."""
-        self.pages[row // PAGE].note(row % PAGE, values)
+        if not self.hidden:
+            self.pages[row // PAGE].note(row % PAGE, values)
         if row in self.wants:
             self.found[row] = {key: values[key] for key in self.wants[row]}
 
@@ -102,6 +112,7 @@ class Read:
         places: for each result its values' places.
         num_given: all tokens that the caller gave, also those that are not computed.
         lock: guards `cancelled` of its paths.
+        hidden: whether hidden states are wanted.
     """
 
     def __init__(
@@ -110,10 +121,14 @@ class Read:
         places: Seq[Seq[Place]],
         num_given: int,
         lock: threading.Lock,
+        *,
+        hidden: bool = False,
     ) -> None:
         self.future: Future[tuple[tuple[float, ...], ...]] = Future()
         """For each result its values; or an `EngineError`."""
-        self.readings = [Reading(tokens, wants, self._ended) for tokens, wants in paths]
+        self.readings = [
+            Reading(tokens, wants, self._ended, hidden=hidden) for tokens, wants in paths
+        ]
         self._places, self._num_given, self._lock = places, num_given, lock
         self._missing = len(self.readings)
         self._claim = threading.Lock()

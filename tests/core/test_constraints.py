@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import ttc
-from ttc.constraints import Choice, Pattern, Schema, constraint_of, constraint_values
+from ttc.constraints import Choice, Constraint, Pattern, Schema, constraint_of, constraint_values
 from ttc.errors import EngineError, GraphError, NodeError
-from ttc.journal.trace import fingerprint
 from ttc.graph import Port
+from ttc.journal.trace import fingerprint
 from ttc.ports import Request
 from ttc.schemas import expanded_size
 from ttc.strategies import Sample, Vote
@@ -21,7 +21,11 @@ from ttc.testing import FakeEngine
 from ttc.text_form import parse, write
 from ttc.types import Branch, Problem, Sampling, Tail
 
-CONSTRAINTS = [Choice("yes", "no"), Pattern("[0-9]+"), Schema({"type": "integer"})]
+CONSTRAINTS: list[Constraint] = [
+    Choice("yes", "no"),
+    Pattern("[0-9]+"),
+    Schema({"type": "integer"}),
+]
 NODE = {"type": "object", "properties": {"next": {"$ref": "#"}}}
 
 
@@ -205,7 +209,7 @@ def test_a_request_to_a_fake_engine_is_refused_too() -> None:
 def test_until_and_tail_have_no_place_beside_a_constraint() -> None:
     """A constraint says where a text ends."""
     for options in ({"until": ("x",)}, {"tail": Tail(cue="So")}):
-        graph = Sample(constraint=Choice("a"), **options) >> Vote()  # type: ignore[arg-type]
+        graph = Sample(constraint=Choice("a"), **options) >> Vote()
         with pytest.raises(GraphError, match="says where a text ends"):
             graph.validate()
 
@@ -213,8 +217,10 @@ def test_until_and_tail_have_no_place_beside_a_constraint() -> None:
 def test_constraints_tell_requests_apart() -> None:
     """In the fingerprint of a call."""
     branch = Branch(text="a", token_ids=(1,))
-    prints = {fingerprint(branch, sampling=Sampling(constraint=c)) for c in (None, *CONSTRAINTS)}
-    assert len(prints) == 4
+    plain = fingerprint(branch, sampling=Sampling())
+    prints = {fingerprint(branch, sampling=Sampling(constraint=c)) for c in CONSTRAINTS}
+
+    assert len(prints | {plain}) == 4
 
 
 def test_the_simulator_and_pools_refuse_what_they_cannot_do() -> None:

@@ -145,7 +145,7 @@ def test_logits_that_are_no_numbers_are_a_fault_of_their_row_alone(broken: float
 
     assert drawn.faults == {1: NOT_FINITE, 3: NOT_FINITE}
     for place in range(5):
-        assert [drawn[place][row] for row in (0, 2)] == whole[place]  # type: ignore[index]
+        assert [drawn[place][row] for row in (0, 2)] == whole[place]
 
 
 def penalised(

@@ -99,6 +99,11 @@ class JournaledEngine:
         key = key_of("reward", branch, rows)
         return read(key, self.numerics, lambda: self._engine.reward(branch, rows), self._journal)
 
+    def hidden(self, branch: Branch, rows: Sequence[int]) -> Reading:
+        """Asks the engine for hidden states, unless they are known."""
+        key = key_of("hidden states", branch, rows)
+        return read(key, self.numerics, lambda: self._engine.hidden(branch, rows), self._journal)
+
     def submit(self, request: Request, on_chunk: OnChunk | None = None) -> Generation:
         """Asks the engine, unless the answer is known."""
         facts = _facts(request, self.numerics)
@@ -150,6 +155,10 @@ class RecordedEngine:
     def reward(self, branch: Branch, rows: Sequence[int]) -> Reading:
         """Nothing."""
         raise self._missing("a reward of given text")
+
+    def hidden(self, branch: Branch, rows: Sequence[int]) -> Reading:
+        """Nothing."""
+        raise self._missing("hidden states of given text")
 
     def submit(self, request: Request, on_chunk: OnChunk | None = None) -> Generation:
         """Nothing."""

@@ -68,6 +68,7 @@ class NativeModel:
         self._rotation = Rotation(config.rope, config.head_dim)
         self._kept: list[object] = []  # what structures point to
         self._pool: KVPool | None = None
+        self._residual = torch.empty(0, config.hidden)
         self._layers = (LayerStruct * config.num_layers)()
         self._reward: Linear | None = None
         head = LinearStruct()
@@ -148,10 +149,13 @@ class NativeModel:
             len(asked),
         )
         self._kernels.run_step(self._model, step, scratch)
-        if self._reward is None:
-            return logits
+        self._residual = residual
+        return logits if self._reward is None else self._reward(self.hidden(wanted))
+
+    def hidden(self, rows: torch.Tensor) -> torch.Tensor:
+        """What the head reads of rows of the step that ran last: (n, hidden) float32."""
         norm = self._norm
-        return self._reward(F.rms_norm(residual[wanted], norm.shape, norm, config.norm_eps))
+        return F.rms_norm(self._residual[rows], norm.shape, norm, self.config.norm_eps)
 
     def draw(self, logits: torch.Tensor, draws: Sequence[Draw]) -> Drawn:
         """Draws a token for each row."""
