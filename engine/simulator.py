@@ -100,6 +100,7 @@ class Simulator:
         self.capabilities = Capabilities(
             tokens=True,
             fork=True,
+            cut=True,
             cancel=True,
             logprobs=MAX_LOGPROBS,
             prefix_cache=True,
@@ -136,6 +137,15 @@ class Simulator:
             raise EngineError(f"the simulator's tokens have no names, so none is called {text!r}")
         ids = tuple(crc32(word.encode()) for word in text.split())
         return Branch(parent=branch, role=branch.role, text=text, token_ids=ids)
+
+    def cut(self, branch: Branch, count: int) -> Branch:
+        """The branch that ends after the first tokens of its last segment."""
+        first, *rest = branch.token_ids or (0,)
+        if not rest and branch.stop_reason is None:  # a forced answer is one token
+            return branch.first(count, branch.text)
+        draw = self._draw(self.laws[next(branch.lineage()).text], first)
+        words = _Words(draw, _ending(draw.answer), (0.0, 0.0))
+        return branch.first(count, words.text(0, count))
 
     def score(self, branch: Branch, suffixes: Sequence[Branch]) -> Reading:
         """It cannot."""

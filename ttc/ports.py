@@ -15,10 +15,11 @@ from collections.abc import (
     Sequence,
 )
 from concurrent.futures import Future
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, runtime_checkable
 
+from ttc.capabilities import Capabilities
 from ttc.clock import Clock, Timer
 from ttc.costs import Costs
 from ttc.types import (
@@ -60,45 +61,6 @@ __all__ = [
 
 T = TypeVar("T", covariant=True)
 U = TypeVar("U")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Capabilities:
-    """What an engine can do. What a node `requires` is checked before anything is spent."""
-
-    tokens: bool = False
-    """Branches hold token ids."""
-    fork: bool = False
-    """A branch can be extended many times, from any call's end."""
-    cancel: bool = False
-    """A running call ends before the next engine step."""
-    logprobs: int = 0
-    """How many log probabilities each token can carry: 0 none, 1 its own, k the k greatest, too."""
-    entropy: bool = False
-    """Each token can carry the entropy and the self-certainty of its whole distribution."""
-    score: bool = False
-    """Given text can be scored."""
-    reward: bool = False
-    """Given text gets rewards: the engine is a reward model, and generates nothing."""
-    prefix_cache: bool = False
-    """A shared prefix is computed once."""
-    grammar: bool = False
-    hidden_states: bool = False
-    replayable: bool = False
-    """The same request gives the same tokens, and costs nothing but time."""
-    price: bool = False
-    """The cost of work is known before it runs."""
-
-    def has(self, name: str) -> bool:
-        """Whether a capability is there; `logprobs>=20` asks for a number of them.
-
-        Raises:
-            ValueError: nothing is called so.
-        """
-        name, _, least = name.partition(">=")
-        if name not in {f.name for f in fields(self)} or (least and not least.isdecimal()):
-            raise ValueError(f"no capability is called {name!r}")
-        return int(getattr(self, name)) >= int(least or 1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -197,6 +159,16 @@ class Engine(Protocol):
             EngineError: no one token is called so.
         """
 
+    def cut(self, branch: Branch, count: int) -> Branch:
+        """The branch that ends after the first tokens of its last segment, which it was given.
+
+        Its text is that of whole tokens, a stop string among them included, and no end closes it:
+        what goes on from it goes on after its last token.
+
+        Raises:
+            EngineError: the engine has no tokens.
+        """
+
     def submit(
         self, request: Request, on_chunk: Callable[[Chunk], None] | None = None
     ) -> Generation:
@@ -270,6 +242,9 @@ class Handle(Protocol):
     def cancel(self) -> object:
         """Cancels it; what it had spent is booked."""
 
+    def stop(self) -> None:
+        """Ends it in this tick: its calls are cancelled and refunded, those that ended as well."""
+
     def __await__(self) -> Generator[Any, None, Any]:
         """Waits for its result."""
 
@@ -327,6 +302,9 @@ class Scope(Protocol):
 
     def append(self, branch: Branch, text: str, *, as_token: bool = False) -> Branch:
         """A branch that goes on with given text; see `Engine.append`."""
+
+    def cut(self, branch: Branch, count: int) -> Branch:
+        """The branch that ends after the first tokens of its last segment; see `Engine.cut`."""
 
     async def score(
         self, branch: Branch, suffixes: Sequence[str | tuple[int, ...] | Branch]
@@ -491,6 +469,9 @@ class Scope(Protocol):
 
         `physical`: it rests on what is measured.
         """
+
+    def arrived(self, launched: int) -> None:
+        """Records that a node took up this launch next, since it ended before earlier ones."""
 
     def offer(self, *, gain: float, cost: float, confidence: float | None) -> None:
         """This problem's bid for the budget of a run over many; the latest one counts.

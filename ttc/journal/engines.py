@@ -84,6 +84,12 @@ class JournaledEngine:
         )
         return branch_of(values, branch, branch.role)
 
+    def cut(self, branch: Branch, count: int) -> Branch:
+        """The branch that ends after the first tokens of its last segment."""
+        key = f"{digest(branch)} cut after {count}"
+        values = self._journal.known(key, lambda: {"text": self._engine.cut(branch, count).text})
+        return branch.first(count, values["text"])
+
     def score(self, branch: Branch, suffixes: Sequence[Branch]) -> Reading:
         """Asks the engine for log probabilities, unless they are known."""
         key = key_of("score", branch, suffixes)
@@ -134,6 +140,10 @@ class RecordedEngine:
     def append(self, branch: Branch, text: str, *, as_token: bool = False) -> Branch:
         """Nothing."""
         raise self._missing(f"the tokens of {text!r}")
+
+    def cut(self, branch: Branch, count: int) -> Branch:
+        """Nothing."""
+        raise self._missing(f"the first {count} tokens of {branch.call}")
 
     def score(self, branch: Branch, suffixes: Sequence[Branch]) -> Reading:
         """Nothing."""
