@@ -38,6 +38,7 @@ from ttc.types import (
 )
 
 if TYPE_CHECKING:
+    from ttc.errors import BudgetExceeded
     from ttc.graph import Flow, Node
     from ttc.sandbox.execution import Execution
     from ttc.sandbox.extraction import Completion
@@ -469,6 +470,9 @@ class Scope(Protocol):
 
         `physical`: it rests on what is measured.
         """
+
+    def refused(self, refusal: BudgetExceeded) -> None:
+        """Notes that a limit ended the node's work, before anything is cancelled for that."""
 
     def arrived(self, launched: int) -> None:
         """Records that a node took up this launch next, since it ended before earlier ones."""

@@ -107,10 +107,8 @@ class Driver:
     async def run(self) -> AsyncGenerator[Candidate, None]:
         """Searches, and gives what the policy has found, as it finds it.
 
-        Where it found nothing, the best trajectories that there are come in its place.
-
-        Raises:
-            BudgetExceeded: a limit ended the search, once everything has been given.
+        Where it found nothing, the best trajectories that there are come in its place. A limit ends
+        it quietly.
         """
         refusal: BudgetExceeded | None = None
         self._ask()
@@ -128,8 +126,6 @@ class Driver:
             self._ready.extend(self._best())
         while self._ready:
             yield self._ready.popleft()
-        if refusal is not None:
-            raise refusal
 
     def _ask(self) -> None:
         """Fills the window."""
@@ -149,13 +145,13 @@ class Driver:
         self._line.append(flight)
         if self._line[0] is flight or self._search.order == "arrival":
             flight.turn.set()
-        if isinstance(work, Expansion):
-            flight.handle = self._scope.spawn(self._landing(flight, self._expanded(flight, work)))
-        else:
-            flight.handle = self._scope.spawn(self._landing(flight, self._compared(flight, work)))
+        flight.handle = self._scope.spawn(self._landing(flight, work))
 
-    async def _landing(self, flight: _Flight, work: Awaitable[_Landed]) -> _Landed:
-        landed = await work
+    async def _landing(self, flight: _Flight, work: Expansion | Comparison) -> _Landed:
+        if isinstance(work, Expansion):
+            landed = await self._expanded(flight, work)
+        else:
+            landed = await self._compared(flight, work)
         self._pass(flight)
         self._landed.put_nowait((flight, landed))
         return landed
@@ -296,6 +292,7 @@ class Driver:
         Whether anything behind a call that a logical limit refused had ended depended on timing, so
         it counts for nothing. A physical limit, or one that was lowered, lets it count.
         """
+        self._scope.refused(refusal)
         counts = refusal.resource not in LOGICAL or isinstance(refusal, Revoked)
         for flight in self._flights:
             if not counts and flight.handle is not None and not flight.is_dropped:
@@ -308,9 +305,10 @@ class Driver:
     def _best(self) -> list[Candidate]:
         """What there is where nothing was found to its end: the furthest kind, the best first."""
         tree = self.state.tree
+        inner = {tree[id].parent for id in self._candidates}
         kinds: dict[str, list[int]] = {}
         for id, candidate in self._candidates.items():
-            if id and not (candidate.status == "open" and tree[id].children):
+            if id and not (candidate.status == "open" and id in inner):
                 kinds.setdefault(candidate.status, []).append(id)
         furthest = next((kinds[kind] for kind in _KINDS if kind in kinds), [])
         ranked = sorted(furthest, key=lambda id: _rank(tree[id].value, id))

@@ -150,8 +150,8 @@ class Particles:
         drawn = [replace(particles[pool[source]], log_weight=level) for source in chosen]
         for place, particle in zip(pool, drawn, strict=True):
             particles[place] = particle
-        kept = {particle.node for particle in particles}
-        tree = state.tree.drop(*({state.particles[i].node for i in pool} - kept))
+        lost = {state.particles[i].node for i in pool} - {p.node for p in particles}
+        tree = state.tree.drop(*(id for id in lost if not state.tree[id].children))
         return replace(state, tree=tree, particles=tuple(particles))
 
 
