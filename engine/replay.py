@@ -82,6 +82,16 @@ class ReplayEngine:
             "continues a text, or run on a model"
         )
 
+    def cut(self, branch: Branch, count: int) -> Branch:
+        """Always refused.
+
+        Raises:
+            RecordError: a recorded completion does not go on.
+        """
+        raise RecordError(
+            "a recorded completion cannot be cut, since it does not go on; run a search on a model"
+        )
+
     def submit(
         self, request: Request, on_chunk: Callable[[Chunk], None] | None = None
     ) -> _Recorded:

@@ -101,6 +101,7 @@ class Simulator:
         self.capabilities = Capabilities(
             tokens=True,
             fork=True,
+            cut=True,
             cancel=True,
             logprobs=MAX_LOGPROBS,
             prefix_cache=True,
@@ -143,6 +144,15 @@ class Simulator:
         raise ValueError(
             "the simulator writes by its laws, so it holds to no constraint; run on a model"
         )
+
+    def cut(self, branch: Branch, count: int) -> Branch:
+        """The branch that ends after the first tokens of its last segment."""
+        first, *rest = branch.token_ids or (0,)
+        if not rest and branch.stop_reason is None:  # a forced answer is one token
+            return branch.first(count, branch.text)
+        draw = self._draw(self.laws[next(branch.lineage()).text], first)
+        words = _Words(draw, _ending(draw.answer), (0.0, 0.0))
+        return branch.first(count, words.text(0, count))
 
     def score(self, branch: Branch, suffixes: Sequence[Branch]) -> Reading:
         """It cannot."""

@@ -17,7 +17,7 @@ from ttc.graph import Cost, Flow, Node, Port, is_count
 from ttc.ports import Scope, Stream
 from ttc.types import PENALTIES, Branch, Budget, Candidate, Order, Sampling, Tail
 
-__all__ = ["Sample"]
+__all__ = ["Sample", "start_of"]
 
 _AHEAD = 16
 _SAMPLING = ("temperature", "top_k", "top_p", "min_p", *PENALTIES, "constraint")
@@ -132,7 +132,7 @@ class Sample(Node):
         async def draw(candidate: Candidate, index: int) -> Candidate:
             try:
                 branch = await scope.generate(
-                    self._start(candidate, scope),
+                    start_of(candidate, self.role, scope),
                     index=index,
                     max_tokens=self.max_tokens,
                     sampling=sampling,
@@ -154,15 +154,18 @@ class Sample(Node):
         async for candidate in scope.map(draw, forks(), ahead=ahead, order=self.order):
             yield candidate
 
-    def _start(self, candidate: Candidate, scope: Scope) -> Branch:
-        """What is extended: the candidate's branch, or the role's own prompt in its place."""
-        if candidate.branch.role == self.role:
-            return candidate.branch
-        if candidate.branch.parent is None:
-            return scope.root(self.role)
-        raise ValueError(
-            f"the role {self.role!r} cannot go on with tokens of {candidate.branch.role!r}"
-        )
+
+def start_of(candidate: Candidate, role: str, scope: Scope) -> Branch:
+    """What a role extends: the candidate's branch, or the role's own prompt in its place.
+
+    Raises:
+        ValueError: the branch holds tokens of another role.
+    """
+    if candidate.branch.role == role:
+        return candidate.branch
+    if candidate.branch.parent is None:
+        return scope.root(role)
+    raise ValueError(f"the role {role!r} cannot go on with tokens of {candidate.branch.role!r}")
 
 
 def _text_faults(until: object, tail: object, role: object) -> list[str]:

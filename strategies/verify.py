@@ -15,7 +15,7 @@ from ttc.graph import Cost, Flow, Node, Port, is_count
 from ttc.ports import Scope, Stream, Verifier, parts_of
 from ttc.types import Candidate, Score
 
-__all__ = ["Verify"]
+__all__ = ["Verify", "num_verifier_calls", "verifier_demands"]
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Verify(Node):
 
     def demands(self, given: Flow) -> Mapping[str, frozenset[str]]:
         """What each of the verifiers that it is made of needs, of its own roles."""
-        return _demands(self.verifier, given)
+        return verifier_demands(self.verifier, given)
 
     def faults(self, given: Flow) -> list[str]:
         """A second score of one name, and a bad `ahead`."""
@@ -65,7 +65,7 @@ class Verify(Node):
     def bound(self, given: Flow) -> Cost:
         """A verifier call for each candidate; a verifier that asks engines is not bounded."""
         unknown = None if self.verifier.roles else 0
-        each = _num_calls(self.verifier)
+        each = num_verifier_calls(self.verifier)
         count = None if given.count is None else given.count * each
         return Cost(tokens=unknown, calls=unknown, verifier_calls=count)
 
@@ -103,18 +103,19 @@ class Verify(Node):
         return replace(candidate, scores={**candidate.scores, self.verifier.name: score})
 
 
-def _demands(verifier: Verifier, given: Flow) -> dict[str, frozenset[str]]:
+def verifier_demands(verifier: Verifier, given: Flow) -> dict[str, frozenset[str]]:
+    """What a verifier and its parts need of the engine of each role."""
     parts = parts_of(verifier)
     if not parts:
         roles = verifier.roles or (given.roles if verifier.requires else frozenset())
         return dict.fromkeys(roles, verifier.requires)
     demands: dict[str, frozenset[str]] = {}
     for part in parts:
-        for role, needs in _demands(part, given).items():
+        for role, needs in verifier_demands(part, given).items():
             demands[role] = demands.get(role, frozenset()) | needs
     return demands
 
 
-def _num_calls(verifier: Verifier) -> int:
+def num_verifier_calls(verifier: Verifier) -> int:
     """The verifier calls that one candidate costs at most."""
-    return sum(map(_num_calls, parts_of(verifier))) or 1
+    return sum(map(num_verifier_calls, parts_of(verifier))) or 1

@@ -53,7 +53,7 @@ class Plan:
     sampling: Sampling
     at_least: int | None
     until: tuple[str | int, ...]
-    tail: Tail | None
+    tail: Tail | None = None
     booked_as: str | None = None
     """Who is charged, where that is not the role of the branch."""
 

@@ -39,6 +39,7 @@ from ttc.types import (
 )
 
 if TYPE_CHECKING:
+    from ttc.errors import BudgetExceeded
     from ttc.graph import Flow, Node
     from ttc.sandbox.execution import Execution
     from ttc.sandbox.extraction import Completion
@@ -163,6 +164,16 @@ class Engine(Protocol):
             EngineError: no one token is called so.
         """
 
+    def cut(self, branch: Branch, count: int) -> Branch:
+        """The branch that ends after the first tokens of its last segment, which it was given.
+
+        Its text is that of whole tokens, a stop string among them included, and no end closes it:
+        what goes on from it goes on after its last token.
+
+        Raises:
+            EngineError: the engine has no tokens.
+        """
+
     def submit(
         self, request: Request, on_chunk: Callable[[Chunk], None] | None = None
     ) -> Generation:
@@ -250,6 +261,9 @@ class Handle(Protocol):
     def cancel(self) -> object:
         """Cancels it; what it had spent is booked."""
 
+    def stop(self) -> None:
+        """Ends it in this tick: its calls are cancelled and refunded, those that ended as well."""
+
     def __await__(self) -> Generator[Any, None, Any]:
         """Waits for its result."""
 
@@ -307,6 +321,9 @@ class Scope(Protocol):
 
     def append(self, branch: Branch, text: str, *, as_token: bool = False) -> Branch:
         """A branch that goes on with given text; see `Engine.append`."""
+
+    def cut(self, branch: Branch, count: int) -> Branch:
+        """The branch that ends after the first tokens of its last segment; see `Engine.cut`."""
 
     async def score(
         self, branch: Branch, suffixes: Sequence[str | tuple[int, ...] | Branch]
@@ -482,6 +499,12 @@ class Scope(Protocol):
 
         `physical`: it rests on what is measured. `end=False`: it stopped nothing.
         """
+
+    def refused(self, refusal: BudgetExceeded) -> None:
+        """Notes that a limit ended the node's work, before anything is cancelled for that."""
+
+    def arrived(self, launched: int) -> None:
+        """Records that a node took up this launch next, since it ended before earlier ones."""
 
     def offer(self, *, gain: float, cost: float, confidence: float | None) -> None:
         """This problem's bid for the budget of a run over many; the latest one counts.

@@ -26,7 +26,7 @@ from ttc.journal import derive_seed
 from ttc.ports import Verifier
 from ttc.run import Run
 from ttc.score_call import ReadPlan, ScoreCall, given_suffix
-from ttc.streams import PumpStream, calls_behind, iterate, ordered_map
+from ttc.streams import PumpStream, calls_behind, generator, iterate, ordered_map
 from ttc.types import (
     UNFILTERED,
     Branch,
@@ -43,7 +43,7 @@ from ttc.types import (
     Usage,
 )
 from ttc.verifier_call import VerifierCall
-from ttc.work import Work
+from ttc.work import Spawned, Work
 
 if TYPE_CHECKING:
     from ttc.sandbox.execution import Execution
@@ -109,6 +109,10 @@ class NodeScope(Work):
     def append(self, branch: Branch, text: str, *, as_token: bool = False) -> Branch:
         """A branch that goes on with given text; see `ttc.ports.Scope`."""
         return self._run.engine(branch.role).append(branch, text, as_token=as_token)
+
+    def cut(self, branch: Branch, count: int) -> Branch:
+        """The branch that ends after some tokens of its last segment; see `ttc.ports.Scope`."""
+        return self._run.engine(branch.role).cut(branch, count)
 
     async def score(
         self, branch: Branch, suffixes: Sequence[str | tuple[int, ...] | Branch]
@@ -188,7 +192,6 @@ class NodeScope(Work):
             sampling=sampling,
             at_least=at_least,
             until=until,
-            tail=None,
             booked_as=booked_as,
         )
         work = self.innermost().part()
@@ -376,16 +379,17 @@ class NodeScope(Work):
         """A stream of what the scope is given, with no work behind it that is not there already."""
         if isinstance(candidates, PumpStream):
             return candidates
-        source = candidates if isinstance(candidates, AsyncGenerator) else _generator(candidates)
+        source = candidates if isinstance(candidates, AsyncGenerator) else generator(candidates)
         count = given.count if given is not None else None
         return PumpStream(source, self.part(), at_most=count)
 
-    def spawn(self, coroutine: Coroutine[Any, Any, U]) -> asyncio.Task[U]:
+    def spawn(self, coroutine: Coroutine[Any, Any, U]) -> Spawned[U]:
         """Starts work that ends with the scope at the latest."""
         if self.has_ended:
             coroutine.close()
             raise asyncio.CancelledError
-        return self.task(coroutine)
+        part = self.part()
+        return Spawned(part.task(coroutine), part)
 
     def random(self, *key: str | int) -> Random:
         """A generator that depends on (run seed, path, key) alone."""
@@ -402,6 +406,10 @@ class NodeScope(Work):
         self._run.record(self.path, rule=kind, **detail)
         if end and not self._aside:
             self._run.decided(self.path, kind)
+
+    def arrived(self, launched: int) -> None:
+        """Records what a node took up next; see `ttc.ports.Scope`."""
+        self._run.arrived(self.path, launched)
 
     def offer(self, *, gain: float, cost: float, confidence: float | None) -> None:
         """This problem's bid for the budget of a run over many; see `ttc.ports.Scope`."""
@@ -475,11 +483,6 @@ class NodeScope(Work):
         call = self._calls.get(error.call or "")
         status: Status = "cancelled" if call is not None and call.cancelled else "failed"
         return replace(item, branch=branch, status=status, error=str(error), usage=usage)
-
-
-async def _generator(items: AsyncIterator[Candidate]) -> AsyncGenerator[Candidate, None]:
-    async for item in items:
-        yield item
 
 
 def _begun(problem: Problem, branch: Branch) -> str:

@@ -19,7 +19,7 @@ from ttc.errors import BudgetExceeded, EngineError, NodeError, RecordError, Revo
 from ttc.resources import LOGICAL
 from ttc.types import Candidate
 
-__all__ = ["Owner", "PumpStream", "calls_behind", "iterate", "ordered_map"]
+__all__ = ["Owner", "PumpStream", "calls_behind", "generator", "iterate", "ordered_map"]
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -194,6 +194,12 @@ def calls_behind(items: Iterable[Any]) -> frozenset[str]:
 async def iterate(*items: T) -> AsyncGenerator[T, None]:
     """A source of given items."""
     for item in items:
+        yield item
+
+
+async def generator(items: AsyncIterator[T]) -> AsyncGenerator[T, None]:
+    """A source of whatever else gives items."""
+    async for item in items:
         yield item
 
 

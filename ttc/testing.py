@@ -92,6 +92,7 @@ class FakeEngine:
         self.capabilities = Capabilities(
             tokens=True,
             fork=True,
+            cut=True,
             cancel=True,
             logprobs=MAX_LOGPROBS,
             entropy=True,
@@ -118,6 +119,8 @@ class FakeEngine:
         self.most_active = 0
         """The most calls that ever ran at once."""
         self.requests: list[Request] = []
+        self.said: dict[int, str] = {}
+        """The words of all replies, by token."""
         self.read: list[tuple[Branch, tuple[str, ...]]] = []
         """What was scored: branches, and the texts after them; or the names of rewards."""
         self.labels: tuple[str, ...] = ()
@@ -145,6 +148,11 @@ class FakeEngine:
         raise ValueError(
             "the fake engine says what it is told to, so it holds to no constraint; run on a model"
         )
+
+    def cut(self, branch: Branch, count: int) -> Branch:
+        """The branch that ends after the first tokens of its last segment."""
+        said = [self.said[token] for token in (branch.token_ids or ())[:count]]
+        return branch.first(count, "".join(said))
 
     def score(self, branch: Branch, suffixes: Sequence[Branch]) -> _FakeReading:
         """The log probabilities of texts after a branch, at once."""
@@ -291,6 +299,7 @@ class _FakeGeneration:
         self._stop: str | int | None = None
         self._pieces = list(self._until(_pieces("" if isinstance(reply, EngineError) else reply)))
         self._text = "".join(self._pieces)
+        engine.said.update((_ids(piece)[0], piece) for piece in self._pieces)
         if isinstance(self._stop, str):
             self._text = self._text[: self._text.index(self._stop)]
         self._given = 0

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from ttc.constraints import Constraint, constraint_of, constraint_values
@@ -263,6 +263,22 @@ class Branch:
     def output(self) -> str:
         """The text after the root: everything generated or appended since the prompt."""
         return "".join(segment.text for segment in self.lineage() if segment.parent is not None)
+
+    def first(self, count: int, text: str) -> Branch:
+        """The segment's first tokens, which can be gone on from; their text is an engine's to tell.
+
+        Raises:
+            ValueError: the segment has no tokens, or fewer.
+        """
+        known = None if self.token_ids is None else len(self.token_ids)
+        if known is None or not 1 <= count <= known:
+            raise ValueError(f"a segment of {known} tokens cannot be cut after {count}")
+        measured = ("token_ids", "logprobs", "entropies", "self_certainties", "top_logprobs")
+        parts: dict[str, Any] = {
+            name: None if (values := getattr(self, name)) is None else values[:count]
+            for name in measured
+        }
+        return replace(self, text=text, finish_reason=None, stop_reason=None, **parts)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-from collections.abc import Coroutine
-from typing import Any, Protocol, TypeVar
+from collections.abc import Coroutine, Generator
+from typing import Any, Generic, Protocol, TypeVar
 
 from ttc.errors import BudgetExceeded
 from ttc.run import Abortable, Run
 from ttc.types import Budget
 
-__all__ = ["Running", "Work"]
+__all__ = ["Running", "Spawned", "Work"]
 
 U = TypeVar("U")
 
@@ -122,6 +122,24 @@ class Work:
 
     def on_close(self) -> None:
         """What else has to happen once it has ended."""
+
+
+class Spawned(Generic[U]):
+    """A task that a node spawned, with all that it has started; implements `ttc.ports.Handle`."""
+
+    def __init__(self, task: asyncio.Task[U], part: Work) -> None:
+        self._task, self._part = task, part
+
+    def cancel(self) -> bool:
+        """Cancels it; what it had spent is booked."""
+        return self._task.cancel()
+
+    def stop(self) -> None:
+        """Ends it in this tick; what its calls had spent is labelled as cancelled."""
+        self._part.cancel(frozenset())
+
+    def __await__(self) -> Generator[Any, None, U]:
+        return self._task.__await__()
 
 
 _current: contextvars.ContextVar[Work | None] = contextvars.ContextVar("ttc_work", default=None)

@@ -44,6 +44,7 @@ from ttc.verifiers.self_verify import SelfVerify
 from ttc.verifiers.semantic import AnswerProbability, SemanticEntropy
 from ttc.verifiers.tail_entropy import TailEntropy
 from ttc.verifiers.text import Constraint, Exact, Length, Regex
+from ttc.verifiers.thoughts import ThoughtValue, ThoughtVote
 from ttc.verifiers.unit_tests import UnitTests
 
 __all__ = [
@@ -86,6 +87,8 @@ __all__ = [
     "SequenceProbability",
     "Surprisal",
     "TailEntropy",
+    "ThoughtValue",
+    "ThoughtVote",
     "Tournament",
     "UnitTests",
     "WeightedSum",

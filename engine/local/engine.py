@@ -36,6 +36,7 @@ from ttc.engine.local.reading import Place, Read, Wants, reward_plan, suffix_pla
 from ttc.engine.local.sequence import Sequence
 from ttc.engine.local.source import Arithmetic, ModelSource, Progress, open_model
 from ttc.engine.local.text.prompt import Prompt
+from ttc.engine.local.text.stream import TextStream
 from ttc.engine.local.text.tokenizer import clean_text
 from ttc.engine.local.text.vocabulary import After
 from ttc.engine.local.threads import thread_count
@@ -161,6 +162,7 @@ class LocalEngine:
         return replace(
             common,
             fork=True,
+            cut=True,
             logprobs=MAX_LOGPROBS,
             entropy=True,
             score=True,
@@ -244,6 +246,14 @@ class LocalEngine:
         after: After = "nothing" if self._tokens.trims_after(before) else "text"
         token_ids = tuple(self._tokens.encode(text, after=after))
         return Branch(parent=branch, role=branch.role, text=text, token_ids=token_ids)
+
+    def cut(self, branch: Branch, count: int) -> Branch:
+        """The branch that ends after the first tokens of its last segment; see `ttc.ports`."""
+        before = path_tokens(branch.parent) if branch.parent is not None else []
+        stream = TextStream(trims=self._tokens.trims_after(before))
+        kept = (branch.token_ids or ())[:count]
+        pieces = [stream.feed(self._tokens.bytes_of(token)).text for token in kept]
+        return branch.first(count, "".join(pieces) + stream.flush().text)
 
     def _token(self, name: str) -> tuple[int, ...]:
         ids = [self._tokens.control[name]] if name in self._tokens.control else None

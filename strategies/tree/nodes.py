@@ -69,6 +69,8 @@ class Tree:
     """Nodes that have been dropped."""
     tokens: int = 0
     """Output tokens of all results told."""
+    given: tuple[int, ...] = ()
+    """What the search has found, in the order in which it is handed out."""
 
     @classmethod
     def planted(cls) -> Tree:
@@ -93,7 +95,9 @@ class Tree:
         """The children of a node, in the order of the asks."""
         return [self.nodes[child] for child in self.nodes[id].children]
 
-    def expand(self, parent: int, action: str = "step") -> tuple[Tree, Expansion]:
+    def expand(
+        self, parent: int, action: str = "step", *, is_scored: bool = True
+    ) -> tuple[Tree, Expansion]:
         """Asks for a new child of `parent`, and counts it as in flight up to the root.
 
         Raises:
@@ -110,7 +114,8 @@ class Tree:
                 nodes[node.id] = replace(node, children=more, num_in_flight=node.num_in_flight + 1)
             grown = nodes.finish()
         tree = replace(self, nodes=grown, num_asks=id, num_in_flight=self.num_in_flight + 1)
-        return tree, Expansion(id=id, parent=parent, depth=depth, action=action)
+        asked = Expansion(id=id, parent=parent, depth=depth, action=action, is_scored=is_scored)
+        return tree, asked
 
     def compare(self, *ids: int) -> tuple[Tree, Comparison]:
         """Asks for scores of nodes beside each other."""
@@ -118,12 +123,13 @@ class Tree:
         tree = replace(self, num_asks=id, num_in_flight=self.num_in_flight + 1)
         return tree, Comparison(id=id, nodes=ids)
 
-    def record(self, result: Result) -> Tree:
+    def record(self, result: Result, *, gives: bool = True) -> Tree:
         """Takes in the result of an ask, and backs it up to the root.
 
         A value of `None` is not backed up, but the visit counts. A duplicate adds to the
         multiplicity of the node that it equals, and is dropped. A cancelled result changes nothing
-        but what is in flight.
+        but what is in flight. A trajectory that has come to its end is found, and is handed out;
+        without `gives` that is left to `give`.
         """
         tree = replace(
             self, num_in_flight=self.num_in_flight - 1, tokens=self.tokens + result.tokens
@@ -139,7 +145,20 @@ class Tree:
             if twin is not None:
                 nodes[twin] = replace(nodes[twin], multiplicity=nodes[twin].multiplicity + 1)
             tree = replace(tree, nodes=nodes.finish())
-        return tree
+        has_ended = tree[result.id].status in ("finished", "truncated")
+        return tree.give(result.id) if gives and has_ended else tree
+
+    def give(self, *ids: int) -> Tree:
+        """Hands nodes out."""
+        return replace(self, given=(*self.given, *ids))
+
+    def close(self) -> Tree:
+        """Gives up everything that could still go on: the search has ended."""
+        going = [node for node in self.nodes.values() if node.status in ("open", "running")]
+        dropped = {node.id: replace(node, status="dropped") for node in going}
+        return replace(
+            self, nodes=self.nodes.update(dropped), num_dropped=self.num_dropped + len(dropped)
+        )
 
     def drop(self, *ids: int) -> Tree:
         """Gives nodes up, and all below them: whatever of it is in flight is to be cancelled."""

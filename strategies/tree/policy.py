@@ -37,6 +37,8 @@ class Expansion:
     """The depth of the new node; the root's is 0."""
     action: str = "step"
     """What to do with the parent, where a strategy knows several things to do."""
+    is_scored: bool = True
+    """Whether the verifier is asked about what comes of it; it always is about a whole solution."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -18,7 +18,20 @@ from tests.core.lab import (
 )
 from ttc import Budget, EngineError, Node, confidence
 from ttc.registry import lookup, names
-from ttc.strategies import Abstain, Best, Cascade, Sample, Vote
+from ttc.strategies import (
+    Abstain,
+    AStar,
+    BeamSearch,
+    Best,
+    BestFirst,
+    Cascade,
+    DiverseVerifierTreeSearch,
+    ParticleFiltering,
+    Rebase,
+    Sample,
+    TreeOfThoughts,
+    Vote,
+)
 from ttc.strategies.named import NamedGraph
 from ttc.testing import FakeEngine, ManualClock, ScriptedVerifier
 
@@ -37,6 +50,17 @@ CASES: dict[str, Callable[[int], Node]] = {
     "greedy": lambda n: lookup("nodes", "greedy")(),
     "self_consistency": lambda n: lookup("nodes", "self_consistency")(n=n),
     "best_of_n": lambda n: lookup("nodes", "best_of_n")(n=n, verifier=SCORES),
+    "astar": lambda n: AStar(SCORES, width=n, num_answers=n, max_expansions=n) >> Vote(),
+    "beam_search": lambda n: BeamSearch(SCORES, num_beams=n, beam_width=1, max_steps=3) >> Vote(),
+    "best_first": lambda n: BestFirst(SCORES, width=n, num_answers=n, max_expansions=n) >> Vote(),
+    "diverse_verifier_tree_search": lambda n: (
+        DiverseVerifierTreeSearch(SCORES, num_beams=n, beam_width=1, max_steps=3) >> Vote()
+    ),
+    "particle_filtering": lambda n: (
+        ParticleFiltering(SCORES, num_particles=n, max_steps=3) >> Vote(weighted=True)
+    ),
+    "rebase": lambda n: Rebase(SCORES, width=n, max_steps=3) >> Best(),
+    "tree_of_thoughts": lambda n: TreeOfThoughts(SCORES, width=n, breadth=2, max_steps=3) >> Vote(),
 }
 """A strategy of about n samples around each registered node."""
 

@@ -14,9 +14,9 @@ from ttc.registry import names
 from ttc.strategies.stopping import Rule
 from ttc.text_form import parse
 
-PAGES = [*sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md"]
+PAGES = [*sorted((ROOT / "docs").rglob("*.md")), ROOT / "README.md"]
 EXAMPLES = {
-    page.name: "".join(found)
+    page.relative_to(ROOT).as_posix(): "".join(found)
     for page in PAGES
     if (
         found := re.findall(
@@ -25,7 +25,10 @@ EXAMPLES = {
     )
 }
 """What a reader can type in Python, by page."""
-STRATEGIES = (ROOT / "docs" / "strategies.md").read_text(encoding="utf-8")
+STRATEGIES = "\n".join(
+    page.read_text(encoding="utf-8")
+    for page in (ROOT / "docs" / "strategies.md", *sorted((ROOT / "docs/strategies").glob("*.md")))
+)
 PARTS = ("What it does", "When it pays", "Cost", "Example", "Options", "Known limits", "Source")
 CLASSES = [
     value for name in strategies.__all__ if isinstance(value := vars(strategies)[name], type)
@@ -51,13 +54,14 @@ def test_the_examples_of_a_page_are_true(page: str) -> None:
 
 def test_the_pages_with_examples_are_found() -> None:
     """Those of strategies and verifiers at least."""
-    assert {"strategies.md", "verifiers.md"} <= set(EXAMPLES)
+    assert {"docs/strategies.md", "docs/verifiers.md"} <= set(EXAMPLES)
 
 
 @pytest.mark.parametrize("page", PAGES[:-1], ids=lambda page: page.name)
 def test_the_readme_links_every_page(page: Path) -> None:
     """So that whoever starts there finds it."""
-    assert f"](docs/{page.name})" in PAGES[-1].read_text(encoding="utf-8")
+    place = page.relative_to(ROOT).as_posix()
+    assert f"]({place})" in PAGES[-1].read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("node", NODES, ids=lambda node: node.__name__)

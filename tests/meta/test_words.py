@@ -18,6 +18,8 @@ NO_ALGORITHM = {
     "ttc.strategies.tree.nodes": "it keeps the tree for the policies that cite",
     "ttc.strategies.tree.open_nodes": "it counts for the policies that cite",
     "ttc.strategies.tree.policy": "it is the protocol of the policies that cite",
+    "ttc.strategies.tree.layers": "it draws layers for the searches that cite",
+    "ttc.strategies.tree.search": "it is what is around a policy",
     "ttc.strategies.verify": "it lets a verifier score",
     "ttc.verifiers": "it lists names",
     "ttc.verifiers.recorded": "it gives back what another verifier said",

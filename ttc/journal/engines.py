@@ -89,6 +89,12 @@ class JournaledEngine:
         """Asks the engine."""
         self._engine.check_constraint(constraint)
 
+    def cut(self, branch: Branch, count: int) -> Branch:
+        """The branch that ends after the first tokens of its last segment."""
+        key = f"{digest(branch)} cut after {count}"
+        values = self._journal.known(key, lambda: {"text": self._engine.cut(branch, count).text})
+        return branch.first(count, values["text"])
+
     def score(self, branch: Branch, suffixes: Sequence[Branch]) -> Reading:
         """Asks the engine for log probabilities, unless they are known."""
         key = key_of("score", branch, suffixes)
@@ -147,6 +153,10 @@ class RecordedEngine:
 
     def check_constraint(self, constraint: Constraint) -> None:
         """It was checked when the run was recorded."""
+
+    def cut(self, branch: Branch, count: int) -> Branch:
+        """Nothing."""
+        raise self._missing(f"the first {count} tokens of {branch.call}")
 
     def score(self, branch: Branch, suffixes: Sequence[Branch]) -> Reading:
         """Nothing."""
