@@ -14,7 +14,8 @@ from typing import ClassVar, Literal, get_args
 from ttc.errors import PoolExhausted
 from ttc.graph import Cost, Flow, Node, Port, is_count
 from ttc.ports import Scope, Stream
-from ttc.types import Branch, Budget, Candidate, Order, Sampling, Tail
+from ttc.strategies.calls import start_of
+from ttc.types import Budget, Candidate, Order, Sampling, Tail
 
 __all__ = ["Sample"]
 
@@ -37,8 +38,8 @@ class Sample(Node):
     n: int | Literal["budget"] = 1
     """Forks of each open candidate; `budget` forks until a limit refuses another, or a pool
     holds no more."""
-    temperature: float = 1.0
-    """0 is greedy."""
+    temperature: float | tuple[float, ...] = 1.0
+    """0 is greedy. A ladder, as `(0.2, 0.6, 1.0)`, is gone through by the forks, over and over."""
     top_k: int | None = None
     top_p: float | None = None
     min_p: float | None = None
@@ -62,10 +63,12 @@ class Sample(Node):
         """The role that is sampled."""
         return frozenset({self.role})
 
-    def sampling(self) -> Sampling:
-        """How tokens are drawn."""
-        return Sampling(
-            temperature=self.temperature, top_k=self.top_k, top_p=self.top_p, min_p=self.min_p
+    def samplings(self) -> tuple[Sampling, ...]:
+        """How tokens are drawn: of fork i by the i-th, over and over."""
+        ladder = self.temperature if isinstance(self.temperature, tuple) else (self.temperature,)
+        return tuple(
+            Sampling(temperature=t, top_k=self.top_k, top_p=self.top_p, min_p=self.min_p)
+            for t in ladder
         )
 
     def faults(self, given: Flow) -> list[str]:
@@ -82,7 +85,8 @@ class Sample(Node):
         if not faults and self.at_least is not None and self.at_least > self.max_tokens:
             faults.append(f"at_least ({self.at_least}) is more than max_tokens ({self.max_tokens})")
         try:
-            self.sampling()
+            if not self.samplings():
+                faults.append("temperature is a number, or a ladder of at least one")
         except (TypeError, ValueError) as error:
             faults.append(str(error))
         if self.order not in get_args(Order):
@@ -108,7 +112,7 @@ class Sample(Node):
         self, candidates: Stream[Candidate], scope: Scope
     ) -> AsyncGenerator[Candidate, None]:
         """Forks, generates, and yields in launch order."""
-        sampling = self.sampling()
+        samplings = self.samplings()
 
         async def forks() -> AsyncGenerator[Candidate, None]:
             async for candidate in candidates:
@@ -116,12 +120,13 @@ class Sample(Node):
                     yield candidate
 
         async def draw(candidate: Candidate, index: int) -> Candidate:
+            fork = index if self.n == "budget" else index % self.n
             try:
                 branch = await scope.generate(
-                    self._start(candidate, scope),
+                    start_of(candidate, scope, self.role),
                     index=index,
                     max_tokens=self.max_tokens,
-                    sampling=sampling,
+                    sampling=samplings[fork % len(samplings)],
                     at_least=self.at_least,
                     until=self.until,
                     tail=self.tail,
@@ -139,16 +144,6 @@ class Sample(Node):
                 raise ValueError("n='budget' samples until a limit ends it, and there is no limit")
         async for candidate in scope.map(draw, forks(), ahead=ahead, order=self.order):
             yield candidate
-
-    def _start(self, candidate: Candidate, scope: Scope) -> Branch:
-        """What is extended: the candidate's branch, or the role's own prompt in its place."""
-        if candidate.branch.role == self.role:
-            return candidate.branch
-        if candidate.branch.parent is None:
-            return scope.root(self.role)
-        raise ValueError(
-            f"the role {self.role!r} cannot go on with tokens of {candidate.branch.role!r}"
-        )
 
 
 def _text_faults(until: object, tail: object, role: object) -> list[str]:

@@ -14,7 +14,11 @@ from ttc.registry import names
 from ttc.strategies.stopping import Rule
 from ttc.text_form import parse
 
-PAGES = [*sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md"]
+PAGES = [
+    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "docs").glob("strategies/*.md")),
+    ROOT / "README.md",
+]
 EXAMPLES = {
     page.name: "".join(found)
     for page in PAGES
@@ -25,7 +29,11 @@ EXAMPLES = {
     )
 }
 """What a reader can type in Python, by page."""
-STRATEGIES = (ROOT / "docs" / "strategies.md").read_text(encoding="utf-8")
+STRATEGIES = "".join(
+    page.read_text(encoding="utf-8")
+    for page in PAGES
+    if "strategies" in (page.stem, page.parent.name)
+)
 PARTS = ("What it does", "When it pays", "Cost", "Example", "Options", "Known limits", "Source")
 CLASSES = [
     value for name in strategies.__all__ if isinstance(value := vars(strategies)[name], type)
@@ -55,9 +63,12 @@ def test_the_pages_with_examples_are_found() -> None:
 
 
 @pytest.mark.parametrize("page", PAGES[:-1], ids=lambda page: page.name)
-def test_the_readme_links_every_page(page: Path) -> None:
-    """So that whoever starts there finds it."""
-    assert f"](docs/{page.name})" in PAGES[-1].read_text(encoding="utf-8")
+def test_every_page_is_linked_from_above(page: Path) -> None:
+    """From the README, or from the strategies' page: whoever starts there finds it."""
+    above = "strategies.md" if page.parent.name == "strategies" else "../README.md"
+    text = (ROOT / "docs" / above).read_text(encoding="utf-8")
+
+    assert f"]({page.parent.name}/{page.name})" in text
 
 
 @pytest.mark.parametrize("node", NODES, ids=lambda node: node.__name__)
