@@ -1,6 +1,7 @@
-"""Best: the candidate with the highest score.
+"""Best: the candidate with the highest score, or one that is drawn by its score.
 
-Source: best-of-N as in Cobbe et al. 2021 (arXiv 2110.14168), section 4: argmax_i r_i.
+Source: best-of-N as in Cobbe et al. 2021 (arXiv 2110.14168), section 4: argmax_i r_i. The soft form
+draws i with a probability proportional to exp(r_i / T): Verdun et al. 2025 (arXiv 2505.03156).
 Cost: nothing.
 """
 
@@ -8,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, replace
-from math import inf
+from math import exp, inf
 from statistics import pstdev
 from typing import ClassVar
 
@@ -37,12 +38,18 @@ class Best(Node):
     """Which score decides, where candidates carry several."""
     enough: float | None = None
     """A score at which nothing better is waited for. `None` reads every candidate."""
+    soft: float | None = None
+    """T of exp(score / T), by which the winner is drawn, with the run's seed. `None` takes the
+    highest score; so does T near 0, and a large one draws evenly. It keeps a verifier that errs
+    from choosing its own mistakes alone."""
 
     def faults(self, given: Flow) -> list[str]:
         """A score that does not exist or is ambiguous, or that can never be enough."""
         score, fault = which_score(self.by, given)
         if score is None:
             return [fault]
+        if self.soft is not None and not 0 < self.soft < inf:
+            return [f"soft is above 0 and finite, or None, not {self.soft!r}"]
         bounds = given.scores[score]
         if self.enough is not None and bounds is not None and self.enough > bounds[1]:
             return [f"enough={self.enough} is more than the score {score!r} can be: {bounds[1]}"]
@@ -75,9 +82,18 @@ class Best(Node):
             return
         name = self._name(eligible)
         try:
-            yield _sure(best_of(eligible, name), name)
+            yield _sure(self._pick(eligible, name, scope), name)
         except VerifierError:
             scope.decide("no_finite_score", num_samples=len(seen), score=name)
+
+    def _pick(self, eligible: Sequence[Candidate], name: str, scope: Scope) -> Candidate:
+        best = best_of(eligible, name)
+        if self.soft is None:
+            return best
+        top = _value(best, name) or 0.0
+        values = [_value(candidate, name) for candidate in eligible]
+        weights = [0.0 if value is None else exp((value - top) / self.soft) for value in values]
+        return scope.random("soft").choices(eligible, weights)[0]
 
     def _name(self, seen: Sequence[Candidate]) -> str:
         """The score that decides."""
@@ -113,10 +129,13 @@ def best_of(candidates: Sequence[Candidate], name: str) -> Candidate:
         VerifierError: no candidate has a finite score of that name.
     """
     scored = [
-        (score.value, candidate)
-        for candidate in candidates
-        if (score := candidate.scores.get(name)) is not None and score.value is not None
+        (v, candidate) for candidate in candidates if (v := _value(candidate, name)) is not None
     ]
     if not scored:
         raise VerifierError(f"no finite score {name!r} among {len(candidates)} candidates")
     return max(scored, key=lambda pair: pair[0])[1]
+
+
+def _value(candidate: Candidate, name: str) -> float | None:
+    score = candidate.scores.get(name)
+    return score.value if score is not None else None

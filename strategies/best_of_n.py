@@ -25,15 +25,22 @@ class BestOfN(NamedGraph):
 
     verifier: Verifier
     n: int = 16
-    temperature: float = 0.8
+    temperature: float | tuple[float, ...] = 0.8
+    """One, or a ladder of them; see `Sample`."""
     max_tokens: int = 512
     weighted: bool = False
     """Snell et al. 2024, arXiv 2408.03314: argmax over answers of the sum of their scores."""
 
+    soft: float | None = None
+    """Draw the winner by exp(score / soft), and do not take the highest; see `Best`."""
+
     def __post_init__(self) -> None:
         Verify(self.verifier)  # says what is wrong with it, if anything is
+        if self.weighted and self.soft is not None:
+            raise ValueError("a weighted vote is not drawn; leave weighted or soft out")
 
     def expand(self) -> Node:
         """The graph that it stands for."""
         sample = Sample(n=self.n, temperature=self.temperature, max_tokens=self.max_tokens)
-        return sample >> Verify(self.verifier) >> (Vote(weighted=True) if self.weighted else Best())
+        chosen = Vote(weighted=True) if self.weighted else Best(soft=self.soft)
+        return sample >> Verify(self.verifier) >> chosen

@@ -15,7 +15,7 @@ from ttc.ports import Scope, Stream
 from ttc.streams import iterate
 from ttc.types import Candidate
 
-__all__ = ["Cascade", "Confidence", "confidence"]
+__all__ = ["Cascade", "Confidence", "Scored", "confidence"]
 
 Accept = Callable[[Candidate], bool]
 
@@ -29,6 +29,24 @@ class Confidence:
     def __call__(self, candidate: Candidate) -> bool:
         """Whether the candidate is accepted."""
         return candidate.confidence is not None and candidate.confidence >= self.at_least
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scored:
+    """Accepts a candidate with a score of at least so much; unknown is not enough.
+
+    So a single sample can be routed by what a verifier says of it: its mean log probability, the
+    margin between the two likeliest tokens, a self-verification, or a sum of them.
+    """
+
+    by: str
+    """The name of the score."""
+    at_least: float
+
+    def __call__(self, candidate: Candidate) -> bool:
+        """Whether the candidate is accepted."""
+        score = candidate.scores.get(self.by)
+        return score is not None and score.value is not None and score.value >= self.at_least
 
 
 def confidence(at_least: float) -> Confidence:
@@ -82,6 +100,10 @@ class Cascade(Node):
                 faults.append(
                     f"rung {index} must give one finished candidate; end it with a selector"
                 )
+            by = getattr(self.accept, "by", None)
+            if by is not None and by not in flow.scores and index + 1 < len(self.rungs):
+                known = ", ".join(sorted(flow.scores)) or "none"
+                faults.append(f"rung {index} gives no score called {by!r}; there is {known}")
         return faults
 
     def flow(self, given: Flow) -> Flow:

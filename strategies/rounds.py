@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field, replace
+from math import exp
 from statistics import fmean
 from typing import ClassVar
 
@@ -185,6 +186,7 @@ class _Lane:
     num_tokens: int = 0
     confidences: list[float] = field(default_factory=list)
     probes: list[str] = field(default_factory=list)
+    sureness: list[float | None] = field(default_factory=list)
     probed: Branch | None = None
     """What the last probe was answered."""
     asked: list[Branch] = field(default_factory=list)
@@ -238,6 +240,7 @@ class _Lane:
             num_tokens=self.num_tokens,
             confidences=tuple(self.confidences),
             probes=tuple(self.probes),
+            sureness=tuple(self.sureness),
         )
 
     async def ask(self, probe: Probe, count: int) -> None:
@@ -261,6 +264,8 @@ class _Lane:
             self.probed = answer
             self.asked.append(answer)
         self.probes.append("" if answer is None else probe.cue + answer.text)
+        logprobs = answer.logprobs if answer is not None else None
+        self.sureness.append(exp(fmean(logprobs)) if logprobs else None)
 
     def conclude(self, *, drop: bool) -> None:
         """Ends it; unless it is dropped, it stands with its probe's answer, or as it is."""

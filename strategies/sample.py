@@ -15,12 +15,13 @@ from ttc.constraints import Constraint
 from ttc.errors import PoolExhausted
 from ttc.graph import Cost, Flow, Node, Port, is_count
 from ttc.ports import Scope, Stream
-from ttc.types import PENALTIES, Branch, Budget, Candidate, Order, Sampling, Tail
+from ttc.strategies.calls import start_of
+from ttc.types import PENALTIES, Budget, Candidate, Order, Sampling, Tail
 
-__all__ = ["Sample", "start_of"]
+__all__ = ["Sample"]
 
 _AHEAD = 16
-_SAMPLING = ("temperature", "top_k", "top_p", "min_p", *PENALTIES, "constraint")
+_SAMPLING = ("top_k", "top_p", "min_p", *PENALTIES, "constraint")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,8 +40,8 @@ class Sample(Node):
     n: int | Literal["budget"] = 1
     """Forks of each open candidate; `budget` forks until a limit refuses another, or a pool
     holds no more."""
-    temperature: float = 1.0
-    """0 is greedy."""
+    temperature: float | tuple[float, ...] = 1.0
+    """0 is greedy. A ladder, as `(0.2, 0.6, 1.0)`, is gone through by the forks, over and over."""
     top_k: int | None = None
     top_p: float | None = None
     min_p: float | None = None
@@ -74,9 +75,11 @@ class Sample(Node):
         """An engine that holds to a constraint, where there is one."""
         return frozenset({"grammar"}) if self.constraint is not None else frozenset()
 
-    def sampling(self) -> Sampling:
-        """How tokens are drawn."""
-        return Sampling(**{name: getattr(self, name) for name in _SAMPLING})
+    def samplings(self) -> tuple[Sampling, ...]:
+        """How tokens are drawn: of fork i by the i-th, over and over."""
+        ladder = self.temperature if isinstance(self.temperature, tuple) else (self.temperature,)
+        options = {name: getattr(self, name) for name in _SAMPLING}
+        return tuple(Sampling(temperature=t, **options) for t in ladder)
 
     def faults(self, given: Flow) -> list[str]:
         """Parameters of a wrong kind, and numbers out of range."""
@@ -92,7 +95,8 @@ class Sample(Node):
         if not faults and self.at_least is not None and self.at_least > self.max_tokens:
             faults.append(f"at_least ({self.at_least}) is more than max_tokens ({self.max_tokens})")
         try:
-            self.sampling()
+            if not self.samplings():
+                faults.append("temperature is a number, or a ladder of at least one")
         except (TypeError, ValueError) as error:
             faults.append(str(error))
         if self.order not in get_args(Order):
@@ -122,7 +126,7 @@ class Sample(Node):
         self, candidates: Stream[Candidate], scope: Scope
     ) -> AsyncGenerator[Candidate, None]:
         """Forks, generates, and yields in launch order."""
-        sampling = self.sampling()
+        samplings = self.samplings()
 
         async def forks() -> AsyncGenerator[Candidate, None]:
             async for candidate in candidates:
@@ -130,12 +134,13 @@ class Sample(Node):
                     yield candidate
 
         async def draw(candidate: Candidate, index: int) -> Candidate:
+            fork = index if self.n == "budget" else index % self.n
             try:
                 branch = await scope.generate(
-                    start_of(candidate, self.role, scope),
+                    start_of(candidate, scope, self.role),
                     index=index,
                     max_tokens=self.max_tokens,
-                    sampling=sampling,
+                    sampling=samplings[fork % len(samplings)],
                     at_least=self.at_least,
                     until=self.until,
                     tail=self.tail,
@@ -153,19 +158,6 @@ class Sample(Node):
                 raise ValueError("n='budget' samples until a limit ends it, and there is no limit")
         async for candidate in scope.map(draw, forks(), ahead=ahead, order=self.order):
             yield candidate
-
-
-def start_of(candidate: Candidate, role: str, scope: Scope) -> Branch:
-    """What a role extends: the candidate's branch, or the role's own prompt in its place.
-
-    Raises:
-        ValueError: the branch holds tokens of another role.
-    """
-    if candidate.branch.role == role:
-        return candidate.branch
-    if candidate.branch.parent is None:
-        return scope.root(role)
-    raise ValueError(f"the role {role!r} cannot go on with tokens of {candidate.branch.role!r}")
 
 
 def _text_faults(until: object, tail: object, role: object) -> list[str]:

@@ -24,7 +24,8 @@ class SelfConsistency(NamedGraph):
     """`Sample(n) >> Vote()`."""
 
     n: int = 16
-    temperature: float = 0.8
+    temperature: float | tuple[float, ...] = 0.8
+    """One, or a ladder of them; see `Sample`."""
     max_tokens: int = 512
     stop: StopRule = field(default_factory=CannotBeOvertaken)
     ahead: int | None = None

@@ -16,7 +16,7 @@ from typing import ClassVar
 from ttc.answers import answer_key, extract_answer
 from ttc.strategies.stopping import Rule, _Both, _Either, combined
 
-__all__ = ["BranchRule", "Certaindex", "DeepConf", "EarlyExit", "Probe", "Trace"]
+__all__ = ["BranchRule", "Certaindex", "DeepConf", "EarlyExit", "Probe", "SureAnswer", "Trace"]
 
 _HESITATION = ("wait", "hmm", "but", "however", "maybe", "no", "actually")
 _LONGEST_WINDOW, _SHORTEST_WINDOW = 2048, 32
@@ -43,6 +43,8 @@ class Trace:
     """For each token minus the mean of its best log probabilities; empty where there are none."""
     probes: tuple[str, ...] = ()
     """What probes were answered, cue and all, in order."""
+    sureness: tuple[float | None, ...] = ()
+    """For each probe how probable the model found its answer, token by token in the mean."""
     warm_up: tuple[Trace, ...] = ()
     """The whole traces that were written before this one."""
 
@@ -157,6 +159,42 @@ class Certaindex(BranchRule):
             return False
         keys = {answer_key(extract_answer(text)) for text in latest}
         return len(keys) == 1 and None not in keys
+
+
+@dataclass(frozen=True)
+class SureAnswer(BranchRule):
+    """Ends a trace whose last probe had an answer that the model finds probable enough.
+
+    Source: DEER, Yang et al. 2025 (arXiv 2504.15895), section 3: a trial answer, and the geometric
+    mean of its tokens' probabilities.
+    Differs: it is asked at every interval, and not where `Wait` begins a new thought. An
+    answer without probabilities, and a probe without an answer, say nothing.
+    """
+
+    at_least: float = 0.95
+    cue: str = "\nThe answer is"
+    interval: int = 64
+
+    def __post_init__(self) -> None:
+        if not 0 < self.at_least <= 1 or self.interval < 1 or not self.cue.strip():
+            raise ValueError(f"at_least lies in (0, 1], and a probe needs a cue, not {self}")
+
+    @property
+    def requires(self) -> frozenset[str]:
+        """The probability of each token."""
+        return frozenset({"logprobs"})
+
+    @property
+    def probe(self) -> Probe:
+        """The cue, every so many tokens."""
+        return Probe(cue=self.cue, interval=self.interval)
+
+    def __call__(self, trace: Trace) -> bool:
+        """Whether the last answer is sure."""
+        if not trace.probes or not trace.sureness or hesitates(trace.probes[-1]):
+            return False
+        sure, answer = trace.sureness[-1], extract_answer(trace.probes[-1])
+        return answer is not None and sure is not None and sure >= self.at_least
 
 
 @dataclass(frozen=True)

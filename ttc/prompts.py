@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from ttc.ports import Scope
 from ttc.types import Branch, Candidate, Message, Problem
 
-__all__ = ["PREAMBLE", "fenced", "prompt", "question", "solution", "together"]
+__all__ = ["PREAMBLE", "comparison", "fenced", "prompt", "question", "solution", "together"]
 
 T = TypeVar("T")
 
@@ -58,6 +58,20 @@ def question(problem: Problem) -> str:
 def solution(candidate: Candidate) -> str:
     """What a candidate has written, finished or not."""
     return candidate.text or candidate.branch.output
+
+
+def comparison(rubric: str, asked: str, first: str, second: str) -> tuple[str, ...]:
+    """The paragraphs that ask which of two solutions to a question is better: A, B or a tie."""
+    return (
+        f"You compare two solutions to a problem. {PREAMBLE}",
+        f"The rubric: {rubric}",
+        fenced("problem", asked),
+        fenced("solution A", first, second, asked),
+        fenced("solution B", second, first, asked),
+        "Compare the solutions by the rubric, whichever comes first. Give your reasons in a "
+        "few sentences, and then a last line of exactly this form, with X one of A, B, tie:\n"
+        "Verdict: X",
+    )
 
 
 def prompt(scope: Scope, role: str, *parts: str) -> Branch:

@@ -16,7 +16,7 @@ from ttc.ports import Scope
 from ttc.prompts import prompt
 from ttc.types import Branch, Sampling
 
-__all__ = ["Verdict", "ask", "choice_on", "grade_on", "index_on"]
+__all__ = ["Verdict", "ask", "choice_on", "grade_on", "index_on", "said", "verdict_of"]
 
 _LINE = re.compile(r"\**verdict:\**\s*\**([a-z0-9]{1,12})\**\.?\**", re.IGNORECASE | re.ASCII)
 _SHOWN = 200
@@ -86,17 +86,24 @@ async def ask(
         )
     except EngineError as error:
         return Verdict(None, f"{type(error).__name__}: {error}")
-    return _verdict(branch, read)
+    return verdict_of(branch, read)
 
 
-def _verdict(branch: Branch, read: Reader) -> Verdict:
+def said(branch: Branch) -> str | None:
+    """A model's words after its thoughts; `None` where it never ended to think."""
+    _, ended, words = branch.text.rpartition("</think>")
+    thinks = next(branch.lineage()).text.rstrip().endswith("<think>") and not ended
+    return None if thinks or "<think>" in words else words
+
+
+def verdict_of(branch: Branch, read: Reader) -> Verdict:
+    """What a judge's words end with."""
     if branch.finish_reason != "stop":
         return Verdict(None, f"the judge did not end: {branch.finish_reason}")
-    _, ended, said = branch.text.rpartition("</think>")
-    thinks = next(branch.lineage()).text.rstrip().endswith("<think>") and not ended
-    if thinks or "<think>" in said:
+    words = said(branch)
+    if words is None:
         return Verdict(None, "the judge ended inside a thought")
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    lines = [line.strip() for line in words.splitlines() if line.strip()]
     if not lines:
         return Verdict(None, "the judge said nothing")
     found = _LINE.fullmatch(lines[-1])

@@ -13,6 +13,7 @@ from ttc.verifiers.codet import CodeT, agreement
 from ttc.verifiers.combination import FirstDecided, Gate, Product, Rank, WeightedSum
 from ttc.verifiers.confidence import (
     Entropy,
+    Margin,
     MeanLogprob,
     Perplexity,
     SelfCertainty,
@@ -67,6 +68,7 @@ __all__ = [
     "JsonSchema",
     "Judge",
     "Length",
+    "Margin",
     "MeanLogprob",
     "OutcomeRewardModel",
     "PairwiseJudge",

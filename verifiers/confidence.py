@@ -20,6 +20,7 @@ from ttc.uncertainty import mean
 
 __all__ = [
     "Entropy",
+    "Margin",
     "MeanLogprob",
     "Perplexity",
     "SelfCertainty",
@@ -196,6 +197,31 @@ class Entropy(TokenScore):
     def value(self, tokens: Sequence[float]) -> float:
         """The mean's negative."""
         return -mean(tokens)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Margin(TokenScore):
+    """The mean distance between the probabilities of the two likeliest tokens, from 0 to 1.
+
+    Source: margin sampling, Scheffer et al. 2001, "Active hidden Markov models for information
+    extraction", token by token.
+    """
+
+    measure: ClassVar[Measure] = "top_logprobs"
+    range: ClassVar[tuple[float, float] | None] = (0.0, 1.0)
+
+    name: str = "margin"
+
+    @property
+    def requires(self) -> frozenset[str]:
+        """The two greatest log probabilities of each token."""
+        return frozenset({"logprobs>=2"})
+
+    def value(self, tokens: Sequence[Any]) -> float:
+        """The mean, less what rounding adds; a distribution of one token has no second one."""
+        first, second = ([math.exp(p) for row in tokens for p in row[n : n + 1]] for n in (0, 1))
+        margin = (math.fsum(first) - math.fsum(second)) / len(tokens)
+        return min(1.0, margin) if margin < 2 else margin
 
 
 @dataclass(frozen=True, kw_only=True)

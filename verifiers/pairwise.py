@@ -18,7 +18,7 @@ from itertools import combinations
 from typing import ClassVar, Literal
 
 from ttc.ports import Scope
-from ttc.prompts import PREAMBLE, fenced, question, solution, together
+from ttc.prompts import comparison, question, solution, together
 from ttc.types import Candidate, Problem, Score
 from ttc.verdicts import Verdict, ask, choice_on
 from ttc.verifiers.judge import check_asking
@@ -62,23 +62,12 @@ class _Comparing:
             index: which of the verifier's calls this is.
             swapped: whether the second one is shown first.
         """
-        asked = question(scope.problem)
         texts = [solution(candidate) for candidate in pair]
-        shown = texts[::-1] if swapped else texts
-        paragraphs = (
-            f"You compare two solutions to a problem. {PREAMBLE}",
-            f"The rubric: {self.rubric}",
-            fenced("problem", asked),
-            fenced("solution A", shown[0], shown[1], asked),
-            fenced("solution B", shown[1], shown[0], asked),
-            "Compare the solutions by the rubric, whichever comes first. Give your reasons in a "
-            "few sentences, and then a last line of exactly this form, with X one of A, B, tie:\n"
-            "Verdict: X",
-        )
+        first, second = texts[::-1] if swapped else texts
         return await ask(
             scope,
             self.role,
-            paragraphs,
+            comparison(self.rubric, question(scope.problem), first, second),
             read=choice_on("B" if swapped else "A"),
             index=index,
             max_tokens=self.max_tokens,

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, get_args
 
 from ttc.graph import Cost, Flow, Node, Port, is_count
 from ttc.ports import Scope, Stream, Verifier
-from ttc.strategies.sample import start_of
+from ttc.strategies.calls import start_of
 from ttc.strategies.tree.driver import Driver, Search
 from ttc.strategies.tree.policy import Expansion, Policy
 from ttc.strategies.tree.steps import Delimiter, StepRule, next_step
@@ -157,7 +157,7 @@ class TreeSearch(Node):
         return Driver(
             search,
             scope,
-            replace(candidate, branch=start_of(candidate, self.role, scope)),
+            replace(candidate, branch=start_of(candidate, scope, self.role)),
             first=first,
         )
 

@@ -22,13 +22,33 @@ from ttc.strategies import (
     Abstain,
     AStar,
     BeamSearch,
+    BehaviourClusters,
     Best,
     BestFirst,
+    BudgetForcing,
     Cascade,
+    Debug,
     DiverseVerifierTreeSearch,
+    GenSelect,
+    GuidedRefine,
+    Instruct,
+    Keep,
+    Knockout,
+    MinimumBayesRisk,
+    MixtureOfAgents,
+    Paraphrase,
     ParticleFiltering,
     Rebase,
+    RecursiveAggregation,
+    Reflexion,
+    Revisions,
     Sample,
+    SamplingSearch,
+    SelfRefine,
+    SpecReason,
+    SStar,
+    Summarise,
+    TieBreak,
     TreeOfThoughts,
     Vote,
 )
@@ -61,8 +81,49 @@ CASES: dict[str, Callable[[int], Node]] = {
     ),
     "rebase": lambda n: Rebase(SCORES, width=n, max_steps=3) >> Best(),
     "tree_of_thoughts": lambda n: TreeOfThoughts(SCORES, width=n, breadth=2, max_steps=3) >> Vote(),
+    "instruct": lambda n: Instruct("", "Think first.") >> Sample(n=n) >> Vote(),
+    "paraphrase": lambda n: Paraphrase(n=2) >> Sample(n=n) >> Vote(),
+    "keep": lambda n: Sample(n=n) >> SCORES >> Keep(share=0.5) >> Vote(),
+    "minimum_bayes_risk": lambda n: Sample(n=n) >> MinimumBayesRisk(),
+    "self_refine": lambda n: Sample(n=n) >> SelfRefine() >> Vote(),
+    "reflexion": lambda n: Sample(n=n) >> Reflexion(verifier=SCORES) >> Vote(),
+    "guided_refine": lambda n: Sample(n=n) >> GuidedRefine(verifier=SCORES, drafts=2) >> Best(),
+    "debug": lambda n: Sample(n=n) >> Debug() >> Vote(),
+    "revisions": lambda n: Revisions(chains=n, length=2) >> Vote(),
+    "budget_forcing": lambda n: BudgetForcing(n=n, waits=1) >> Vote(),
+    "summarise": lambda n: Summarise(n=n, segments=2) >> Vote(),
+    "spec_reason": lambda n: SpecReason(n=n, draft="policy", max_steps=4) >> Vote(),
+    "mixture_of_agents": lambda n: MixtureOfAgents(*["policy"] * n, layers=1),
+    "recursive_aggregation": lambda n: Sample(n=n) >> RecursiveAggregation(rounds=2) >> Vote(),
+    "gen_select": lambda n: Sample(n=n) >> GenSelect(group=2, samples=2, role="policy"),
+    "knockout": lambda n: Sample(n=n) >> Knockout(role="policy"),
+    "tie_break": lambda n: Sample(n=n) >> SCORES >> TieBreak(role="policy"),
+    "sampling_search": lambda n: SamplingSearch(n=n, verifier=SCORES, role="policy"),
+    "behaviour_clusters": lambda n: Sample(n=n) >> BehaviourClusters(),
+    "sstar": lambda n: SStar(n=n),
 }
 """A strategy of about n samples around each registered node."""
+
+SHOWS_TEXTS = frozenset(
+    (
+        "instruct",
+        "paraphrase",
+        "self_refine",
+        "reflexion",
+        "guided_refine",
+        "debug",
+        "summarise",
+        "spec_reason",
+        "mixture_of_agents",
+        "recursive_aggregation",
+        "gen_select",
+        "knockout",
+        "tie_break",
+        "sampling_search",
+        "sstar",
+    )
+)
+"""Those that write prompts of their own, whose tokens nothing bounds before the texts are there."""
 
 each = pytest.mark.parametrize("name", CASES)
 
@@ -175,8 +236,8 @@ def test_the_worst_case_bounds_what_is_spent(name: str) -> None:
 
     for resource in ("tokens", "calls", "verifier_calls"):
         most = getattr(bound, resource)
-        assert most is not None
-        assert getattr(run.outcome.usage, resource) <= most
+        assert (most is None) == (resource == "tokens" and name in SHOWS_TEXTS)
+        assert most is None or getattr(run.outcome.usage, resource) <= most
 
 
 @each

@@ -58,10 +58,12 @@ def test_the_pages_with_examples_are_found() -> None:
 
 
 @pytest.mark.parametrize("page", PAGES[:-1], ids=lambda page: page.name)
-def test_the_readme_links_every_page(page: Path) -> None:
-    """So that whoever starts there finds it."""
-    place = page.relative_to(ROOT).as_posix()
-    assert f"]({place})" in PAGES[-1].read_text(encoding="utf-8")
+def test_every_page_is_linked_from_above(page: Path) -> None:
+    """From the README, or from the strategies' page: whoever starts there finds it."""
+    above = "strategies.md" if page.parent.name == "strategies" else "../README.md"
+    text = (ROOT / "docs" / above).read_text(encoding="utf-8")
+
+    assert f"]({page.parent.name}/{page.name})" in text
 
 
 @pytest.mark.parametrize("node", NODES, ids=lambda node: node.__name__)

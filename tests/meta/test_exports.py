@@ -15,6 +15,8 @@ MAX_NAMES = 30
 MUTABLE = {
     "ttc.engine.local.batch.Counters": "the engine's own thread counts in it",
     "ttc.engine.local.cache.Page": "the cache's book-keeping, which nobody else sees",
+    "ttc.strategies.comparing.Entry": "one run of one node notes verdicts on it",
+    "ttc.strategies.refinement.Versions": "one run of one node adds versions to it",
 }
 """Public dataclasses that may change, as `module.Name`, each with its reason."""
 

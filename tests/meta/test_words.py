@@ -10,6 +10,7 @@ from tests.meta.tree import ROOT, Source, library
 
 NO_ALGORITHM = {
     "ttc.strategies": "it lists names",
+    "ttc.strategies.calls": "it makes the calls of those that cite",
     "ttc.strategies.greedy": "the baseline has no inventor",
     "ttc.strategies.named": "it names graphs",
     "ttc.strategies.stopping_limits": "they compare what was spent with a limit",

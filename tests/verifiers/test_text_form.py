@@ -43,6 +43,7 @@ from ttc.verifiers import (
     Isotonic,
     JsonSchema,
     Length,
+    Margin,
     MeanLogprob,
     Perplexity,
     Platt,
@@ -66,6 +67,7 @@ PLATT = Platt(slope=2.0, offset=-1.0)
 TEXTS: dict[str, Verifier] = {
     "sequence_probability()": SequenceProbability(),
     "sequence_logprob()": SequenceLogprob(),
+    "margin()": Margin(),
     "mean_logprob(name='lp')": MeanLogprob(name="lp"),
     "perplexity()": Perplexity(),
     "entropy()": Entropy(),

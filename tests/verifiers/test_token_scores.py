@@ -16,6 +16,7 @@ from ttc.types import Branch, Candidate, Status
 from ttc.verifiers import (
     Entropy,
     GroupConfidence,
+    Margin,
     MeanLogprob,
     Perplexity,
     SelfCertainty,
@@ -26,7 +27,12 @@ from ttc.verifiers import (
 )
 
 LN2 = math.log(2)
-HALVES = generated(logprobs=(-LN2, -3 * LN2), entropies=(0.5, 1.5), self_certainties=(2.0, 4.0))
+HALVES = generated(
+    logprobs=(-LN2, -3 * LN2),
+    entropies=(0.5, 1.5),
+    self_certainties=(2.0, 4.0),
+    top_logprobs=((-LN2, -2 * LN2), (-LN2, -3 * LN2)),
+)
 """Two tokens of the probabilities 1/2 and 1/8."""
 
 ALL: list[Verifier] = [
@@ -36,10 +42,13 @@ ALL: list[Verifier] = [
     Perplexity(),
     Surprisal(),
     Entropy(),
+    Margin(),
     SelfCertainty(),
     GroupConfidence(window=1),
     TailEntropy(window=1),
 ]
+LOWERED = ("group_confidence", "margin", "sequence_probability", "tail_entropy")
+"""Those whose score a token of no probability lowers, and does not make unknown."""
 each = pytest.mark.parametrize("verifier", ALL, ids=lambda verifier: verifier.name)
 
 
@@ -53,6 +62,7 @@ each = pytest.mark.parametrize("verifier", ALL, ids=lambda verifier: verifier.na
         (Surprisal(), 2 * LN2),
         (Entropy(), -1.0),
         (SelfCertainty(), 3.0),
+        (Margin(), (0.25 + 0.375) / 2),
     ],
     ids=lambda value: getattr(value, "name", ""),
 )
@@ -120,7 +130,7 @@ def test_a_measure_that_is_no_number_never_wins(verifier: Verifier, broken: floa
         assert known[id(good)] is not None
         assert told is None or math.isfinite(told)
         if told is not None and broken != math.inf:
-            assert verifier.name in ("sequence_probability", "tail_entropy", "group_confidence")
+            assert verifier.name in LOWERED
 
 
 @each

@@ -1,0 +1,67 @@
+"""Reflexion: after each trial that falls short, a lesson is drawn, and the next trial knows it.
+
+Source: Shinn et al. 2023, arXiv 2303.11366, algorithm 1: actor, evaluator, self-reflection, and a
+memory of the last reflections.
+Differs: the actor is one call and no agent; the best trial stands, and not the last.
+Cost: for each candidate at most 2 x rounds calls of at most `max_tokens`, and a verifier call for
+each trial.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ttc.graph import Flow
+from ttc.ports import Scope
+from ttc.prompts import PREAMBLE, fenced, question
+from ttc.strategies.refinement import ScoredRefinement, Versions, count_faults, shown
+
+__all__ = ["Reflexion", "judged"]
+
+_MOST_EVIDENCE = 1_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reflexion(ScoredRefinement):
+    """Trials from scratch, each with the lessons of those before it, until one is good enough."""
+
+    needs_scores: ClassVar[bool] = True
+
+    enough: float | None = 1.0
+    memory: int = 3
+    """The last so many lessons are told."""
+
+    def faults(self, given: Flow) -> list[str]:
+        """As of all refinements, and a memory of nothing."""
+        return super().faults(given) + count_faults(memory=self.memory)
+
+    def feedback_on(self, chain: Versions, scope: Scope) -> tuple[str, ...]:
+        """The trial and how it was judged."""
+        return (
+            f"You reflect on a failed attempt at a problem. {PREAMBLE}",
+            *shown(scope, chain.latest),
+            fenced("judgement", judged(chain, self.score_name)),
+            "Say in a few sentences why the attempt fell short, and what to do in another way next "
+            "time. Write no new solution.",
+        )
+
+    def revision_of(self, chain: Versions, scope: Scope) -> tuple[str, ...]:
+        """The problem anew, with the lessons."""
+        asked, lessons = question(scope.problem), chain.notes[-self.memory :]
+        return (
+            f"You solve a problem. {PREAMBLE}",
+            fenced("problem", asked),
+            *(fenced("lesson of an earlier attempt", lesson, asked) for lesson in lessons),
+            "Solve the problem, in the form that it asks for, and do not make the old mistakes.",
+        )
+
+
+def judged(chain: Versions, name: str) -> str:
+    """What a verifier said of the latest version."""
+    score = chain.latest.scores.get(name)
+    if score is None or score.value is None:
+        return "It could not be judged."
+    told = {key: value for key, value in score.evidence.items() if value}
+    bounds = f" on a scale from {score.range[0]:g} to {score.range[1]:g}" if score.range else ""
+    return f"Its score is {score.value:.3g}{bounds}. {told or ''}"[:_MOST_EVIDENCE].strip()
