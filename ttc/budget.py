@@ -43,6 +43,25 @@ Sizes = Mapping[str, int]
 class Ticket:
     """One reservation: launched in order, admitted or refused once, closed once."""
 
+    __slots__ = (
+        "_floor",
+        "_need",
+        "_price",
+        "_priced",
+        "_prompt",
+        "_refusal",
+        "_turn",
+        "account",
+        "division",
+        "granted",
+        "on_revoked",
+        "path",
+        "prompt_tokens",
+        "resources",
+        "shrunk_by",
+        "state",
+    )
+
     def __init__(
         self,
         account: Account,
@@ -69,8 +88,12 @@ class Ticket:
         self._need, self._floor = need, need if floor is None else floor
         self._prompt, self._price = prompt, price
         self._priced = {} if price is None else price(need["tokens"])
-        holds = [r for r, n in (*need.items(), *self._priced.items()) if n > 0]
-        self.resources = tuple(dict.fromkeys((*holds, "tokens") if prompt else holds))
+        holds = [r for r, n in need.items() if n > 0] + [
+            r for r, n in self._priced.items() if n > 0
+        ]
+        if prompt and "tokens" not in holds:
+            holds.append("tokens")
+        self.resources = tuple(holds)
         """What it may hold some of."""
         self._refusal: TTCError | None = None
         self._turn: asyncio.Future[None] | None = None
@@ -138,17 +161,19 @@ class Ticket:
             most["tokens"] = least + bisect_left(sizes, True, key=is_too_dear)
         return self._whole(most, self._price_of(most))
 
-    def open(self, grant: Sizes, shrunk_by: str | None) -> None:
+    def open(self, grant: dict[str, int], shrunk_by: str | None) -> None:
         """Reserves `grant` on every ancestor and lets the call start."""
         if self._prompt is not None:
             tree, *branches = self._prompt
             self.prompt_tokens = tree.add(*branches)
         self._need = self._floor = self._priced = {}  # what it was decided by: thousands are open
         self._prompt = self._price = None
-        self.state, self.granted, self.shrunk_by = "open", dict(grant), shrunk_by
-        for account in self.account.ancestry():
-            for resource, amount in self.granted.items():
-                account.reserved[resource] += amount
+        self.state, self.granted, self.shrunk_by = "open", grant, shrunk_by
+        account: Account | None = self.account
+        while account is not None:
+            reserved, account = account.reserved, account.parent
+            for resource, amount in grant.items():
+                reserved[resource] += amount
 
     def take(self, resource: str, amount: int) -> None:
         """Reserves what it needs of a resource that had no limit when it opened."""
@@ -167,14 +192,16 @@ class Ticket:
 
     def close(self, used: Sizes) -> None:
         """Turns the reservation into spend. Closing twice is harmless."""
-        if self.state == "open":
-            for account in self.account.ancestry():
-                for resource, amount in self.granted.items():
-                    account.reserved[resource] -= amount
-                for resource, amount in used.items():
-                    account.spent[resource] += amount
+        account: Account | None = self.account if self.state == "open" else None
+        while account is not None:
+            spent, reserved, account = account.spent, account.reserved, account.parent
+            for resource, amount in self.granted.items():
+                reserved[resource] -= amount
+            for resource, amount in used.items():
+                spent[resource] += amount
         if self.state != "closed":
             self.state = "closed"
+            self.on_revoked = None
             self.wake()
             self.account.root.forget(self)
 
@@ -227,7 +254,7 @@ class Account:
     def __init__(self, limit: Budget, parent: Account | None = None) -> None:
         self.limit = limit
         self.parent = parent
-        self.root: Account = parent.root if parent else self
+        self._root = parent.root if parent else None
         self.spent = dict.fromkeys(RESERVED, 0)
         """By resource; dollars in trillionths, so that nothing is ever rounded."""
         self.reserved = dict.fromkeys(RESERVED, 0)
@@ -239,6 +266,11 @@ class Account:
         """Those that have not ended, in all accounts of its tree; for the top account."""
         self._lines = LaunchOrder()
         self._askers: dict[str, dict[tuple[Account, str], None]] = {r: {} for r in RESERVED}
+
+    @property
+    def root(self) -> Account:
+        """The top account of its tree."""
+        return self._root or self
 
     @property
     def limit(self) -> Budget:
@@ -272,6 +304,19 @@ class Account:
                 least = room if least is None else min(least, room)
             account = account.parent
         return least
+
+    def holds(self, need: Sizes) -> bool:
+        """Whether so much can still be reserved, here and above."""
+        account: Account | None = self
+        while account is not None:
+            limits, spent, reserved = account._limits, account.spent, account.reserved
+            for resource, amount in need.items():
+                if resource in limits and (
+                    spent[resource] + reserved[resource] + amount > limits[resource]
+                ):
+                    return False
+            account = account.parent
+        return True
 
     @property
     def remaining(self) -> dict[str, Any]:
@@ -367,6 +412,11 @@ class Account:
         """Gives an open ticket a place in the line of one more resource."""
         self._lines.hold(ticket, resource)
 
+    def release(self) -> None:
+        """Forgets who has asked, once nobody will any more."""
+        for askers in self._askers.values():
+            askers.clear()
+
     def forget(self, ticket: Ticket) -> None:
         """Takes a closed ticket out of the lines and lets those behind it move up."""
         self._lines.leave(ticket)
@@ -375,7 +425,10 @@ class Account:
     def _enter(self, ticket: Ticket) -> None:
         asker = (ticket.account, ticket.path)
         for resource in ticket.resources:
-            askers, last = self._askers[resource], self._lines.last(resource)
+            askers = self._askers[resource]
+            if len(askers) == 1 and asker in askers:
+                continue  # nobody else has ever asked
+            last = self._lines.last(resource)
             beside_another = last is not None and (last.account, last.path) != asker
             in_turns = asker in askers and next(reversed(askers)) != asker
             if beside_another or in_turns:
@@ -409,12 +462,12 @@ class Account:
     def _verdict(self, ticket: Ticket) -> tuple[dict[str, int], str | None] | BudgetExceeded | None:
         """A grant and what shrank it, a refusal, or `None` where earlier calls may still decide."""
         need, room = ticket.need(), ticket.account.room
+        if ticket.account.holds(need):
+            return need, None
         short = {r: left for r, n in need.items() if (left := room(r)) is not None and n > left}
         waits = [self._waits_for_others(ticket, resource) for resource in short]
         if any(waits):
             return None
-        if not short:
-            return need, None
         floor = ticket.floor()
         for resource, left in short.items():
             if floor.get(resource, 0) > left:

@@ -26,6 +26,7 @@ class LaunchOrder:
     def __init__(self) -> None:
         self._live: dict[str, OrderedDict[Ticket, None]] = {r: OrderedDict() for r in RESERVED}
         self._waiting: dict[str, OrderedDict[Ticket, None]] = {r: OrderedDict() for r in RESERVED}
+        self._all_waiting: set[Ticket] = set()
 
     def enter(self, ticket: Ticket) -> None:
         """Takes the last place."""
@@ -34,6 +35,7 @@ class LaunchOrder:
 
     def wait(self, ticket: Ticket) -> None:
         """It was not its turn when it entered; a ticket that waits already keeps its place."""
+        self._all_waiting.add(ticket)
         for resource in ticket.resources:
             self._waiting[resource][ticket] = None
 
@@ -43,10 +45,12 @@ class LaunchOrder:
 
     def admit(self, ticket: Ticket) -> bool:
         """It waits no longer; says whether it has waited."""
-        has_waited = any(ticket in self._waiting[resource] for resource in ticket.resources[:1])
-        for resource in ticket.resources if has_waited else ():
+        if ticket not in self._all_waiting:
+            return False
+        self._all_waiting.discard(ticket)
+        for resource in ticket.resources:
             self._waiting[resource].pop(ticket, None)
-        return has_waited
+        return True
 
     def leave(self, ticket: Ticket) -> None:
         """It has ended."""
@@ -56,11 +60,15 @@ class LaunchOrder:
 
     def heads(self) -> list[Ticket]:
         """Who waits, with nobody before it that waits for the same."""
+        if not self._all_waiting:
+            return []
         fronts = [next(iter(line)) for line in self._waiting.values() if line]
         return [ticket for ticket in dict.fromkeys(fronts) if self.is_head(ticket)]
 
     def is_head(self, ticket: Ticket) -> bool:
         """Whether nobody before it waits for the same."""
+        if not self._all_waiting:
+            return True
         lines = (self._waiting[resource] for resource in ticket.resources)
         return all(not line or next(iter(line)) is ticket for line in lines)
 

@@ -39,6 +39,8 @@ class PromptTree:
         """Counts tokens without an edge, and puts their edges where the caller says."""
         unpaid = 0
         for branch in branches:
+            if branch in self._ends:
+                continue  # paid to its end
             place = 0
             for segment in branch.lineage():
                 end = self._ends.get(segment) or ends.get(segment)

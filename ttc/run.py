@@ -44,6 +44,10 @@ U = TypeVar("U")
 _log = logging.getLogger(__name__)
 
 
+def _nothing() -> None:
+    """Nothing."""
+
+
 class Abortable(Protocol):
     """Work that a deadline cuts."""
 
@@ -112,7 +116,7 @@ class Run:
         self.sandbox: SandboxChoice = "auto"
         """How safely programs have to be run."""
         self.roots: dict[str, Branch] = {}
-        self.on_overdue: Callable[[], None] = lambda: None
+        self.on_overdue: Callable[[], None] = _nothing
         """What ends the run if nodes do not, `GRACE_S` after the deadline."""
         self.started = clock.now() - self.journal.elapsed
         self.deadline: float | None = None
@@ -252,6 +256,12 @@ class Run:
             _log.error("%d tasks of a run ignore their cancellation", len(self._tasks))
         if cancelled is not None:
             raise cancelled
+
+    def release(self) -> None:
+        """Forgets what refers back to it, once it is over: so that it goes with its last user."""
+        self.on_overdue = _nothing
+        self._readings.clear()
+        self.account.release()
 
     # Limits
 

@@ -217,6 +217,7 @@ class Arguments:
         self.prices = Prices.of_the_user() if prices is None else prices
         self.watch, self.sandbox = watch, sandbox
         self.control = control or Control()
+        self._demands: Mapping[str, frozenset[str]] | None = None
 
     def prepare(self, strategy: Node | str, *budgets: Budget) -> tuple[Node, dict[str, Engine]]:
         """The strategy, checked against its engines; engines are loaded only if it can run."""
@@ -234,6 +235,13 @@ class Arguments:
         for budget in budgets:
             check_limits(budget, engines, self.prices_of(engines))
         return compile_graph(strategy), engines
+
+    def demands_of(self, graph: Node) -> Mapping[str, frozenset[str]]:
+        """What a graph needs of the engine of each role: found once for all problems."""
+        if self._demands is None:
+            self._demands = demands_of(graph)
+            prepare(graph)
+        return self._demands
 
     def prices_of(self, engines: Mapping[str, Engine]) -> dict[str, Price]:
         """Today's price of each role's model, as far as it is known."""
@@ -436,8 +444,7 @@ async def _run(
         watch=arguments.watch,
         journal=journal,
     )
-    run.demands = demands_of(graph)
-    prepare(graph)
+    run.demands = arguments.demands_of(graph)
     run.bidder = bidder
     if bidder is not None and not bidder.is_direct:
         run.timing["the allocator saw offers and results as they came"] = None
@@ -481,6 +488,8 @@ async def _run_attached(run: Run, graph: Node, budget: Budget) -> Outcome:
     outcome = outcome_of(run, chosen, bug)
     if isinstance(bug, NodeError):
         bug.outcome = outcome
+    scope.release()
+    run.release()
     return outcome
 
 

@@ -47,7 +47,7 @@ class Work:
         self.calls: list[Running] = []
         """Its own calls, in launch order."""
         self._run = run
-        self._scope = scope or self
+        self._scope = scope
         self._parts: list[Work] = []
         self._tasks: dict[asyncio.Task[Any], None] = {}
         self._ended = False
@@ -69,7 +69,7 @@ class Work:
 
     def part(self) -> Work:
         """A part of it that can be ended by itself."""
-        return self.add(Work(self._run, self.path, self._scope))
+        return self.add(Work(self._run, self.path, self._scope or self))
 
     def add(self, part: Work) -> Work:
         """Takes on other work, which ends with it."""
@@ -81,7 +81,7 @@ class Work:
     def innermost(self) -> Work:
         """The part of this scope whose task is running, or the scope itself."""
         work = _current.get()
-        return work if work is not None and work._scope is self else self
+        return work if work is not None and (work._scope or work) is self else self
 
     def task(self, work: Coroutine[Any, Any, U]) -> asyncio.Task[U]:
         """Starts a task that ends with the work, and that the run waits for before it ends."""
@@ -94,7 +94,8 @@ class Work:
 
     def refused(self, refusal: BudgetExceeded) -> None:
         """Notes that a limit ended a stream."""
-        self._scope.refused(refusal)
+        if self._scope is not None:
+            self._scope.refused(refusal)
 
     def cancel(self, keep: frozenset[str]) -> None:
         """Cancels every call; what calls outside `keep` had spent is labelled as cancelled."""
@@ -119,6 +120,13 @@ class Work:
             if task is not current:
                 task.cancel()
         self.on_close()
+
+    def release(self) -> None:
+        """Forgets everything, once the run is over: so that it goes with its last user."""
+        for part in self._parts:
+            part.release()
+        self._parts.clear()
+        self.calls.clear()
 
     def on_close(self) -> None:
         """What else has to happen once it has ended."""

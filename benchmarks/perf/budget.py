@@ -9,8 +9,8 @@ settled and told while all others are open. Figures are medians over rounds of 1
 processor time; the spread is the distance from the slowest round to the fastest.
 
 Memory is the peak of a process of its own that solves many problems, 256 of them open at once,
-without an allocator and with one. Their engine keeps nothing and says little, so that it is ttc's
-own: what is queued, what is open, and the outcomes with their traces. Linux only.
+one without an allocator and, beside it, one with. Their engine keeps nothing and says little, so
+that it is ttc's own: what is queued, what is open, and the outcomes with their traces. Linux only.
 """
 
 from __future__ import annotations
@@ -142,13 +142,24 @@ def _bytes(what: str) -> int:
 
 
 class Queue:
-    """What a process came to that solved many problems."""
+    """A process that solves many problems, and what it came to."""
 
     def __init__(self, num_problems: int, allocator: str) -> None:
         command = [sys.executable, __file__, "--queue", allocator, "--problems", str(num_problems)]
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
-        before, peak, seconds = done.stdout.split()
-        self.peak_bytes = int(peak)
+        self._num_problems = num_problems
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+    def wait(self) -> None:
+        """Waits for its end, and takes its figures.
+
+        Raises:
+            RuntimeError: it failed; its own output says why.
+        """
+        told, _ = self._process.communicate()
+        if self._process.returncode:
+            raise RuntimeError(f"the process ended with {self._process.returncode}")
+        before, peak, seconds = told.split()
+        self.peak_bytes, num_problems = int(peak), self._num_problems
         self.bytes_each = (int(peak) - int(before)) / num_problems
         self.milliseconds_each = 1000 * float(seconds) / num_problems
 
@@ -201,9 +212,10 @@ def main() -> None:
         solve_queue(arguments.problems, arguments.queue)
         return
     rows = overheads(arguments.rounds)
-    for allocator in ROLLOUTS:
-        name = f"{arguments.problems:,} problems, 256 open, allocator {allocator}"
-        rows += Queue(arguments.problems, allocator).rows(name)
+    queues = {allocator: Queue(arguments.problems, allocator) for allocator in ROLLOUTS}
+    for allocator, queue in queues.items():  # they run beside each other: each counts its own
+        queue.wait()
+        rows += queue.rows(f"{arguments.problems:,} problems, 256 open, allocator {allocator}")
     if arguments.json is not None:
         write_result(arguments.json, command=["python", *sys.argv], rows=rows, seed=0)
 

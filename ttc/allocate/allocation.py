@@ -28,6 +28,9 @@ __all__ = ["Allocation", "Open"]
 _COST_WEIGHT = 4
 """Units for which the run's mean cost counts against a problem's own."""
 
+_MOST_STALE, _FEW = 4, 64
+"""How many entries a heap may hold for each open problem, and beside, before it is thinned."""
+
 _TRUST_STEP = 0.05
 """How far the trust in beliefs may move before every open problem is ranked anew."""
 
@@ -301,8 +304,21 @@ class Allocation:
             self._give_up(problem)
         elif place.unit is not None:
             heapq.heappush(self._best, (-place.worth, problem, place.version))
+            self._thin(self._best)
             if self._order:
                 heapq.heappush(self._least, (place.worth, problem, place.version))
+                self._thin(self._least)
+
+    def _thin(self, heap: list[tuple[float, int, int]]) -> None:
+        """Takes out what is no longer so, once that is most of a heap."""
+        if len(heap) > _MOST_STALE * len(self._places) + _FEW:
+            places = self._places
+            heap[:] = [
+                entry
+                for entry in heap
+                if entry[1] in places and places[entry[1]].version == entry[2]
+            ]
+            heapq.heapify(heap)
 
     def _relative(self, cost: float | None, told: int) -> float:
         """A problem's own cost in means of the run; after few units it says little."""

@@ -217,10 +217,9 @@ def _clearing_price(belief: Belief, units: float, most: int = 10_000) -> float:
 
 def gain(bid: Bid) -> float:
     """What one more unit adds beside those in flight, by belief or by offer."""
-    believed = bid.chance(bid.in_flight)
-    if believed is not None:
-        return believed
-    chance = _next_gain(bid)
+    if bid.belief is not None:
+        return bid.chance(bid.in_flight) or 0.0
+    chance = _FIRST_GAIN if bid.gain is None else min(1.0, bid.gain)
     return chance * (1.0 - chance) ** bid.in_flight
 
 
