@@ -7,38 +7,27 @@ call is handed to the engine in the very step in which it is admitted, so what i
 from __future__ import annotations
 
 import asyncio
-import copy
 import logging
-from collections.abc import Callable, Mapping
-from concurrent.futures import Future
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any
 
 from ttc.budget import Account, Ticket
 from ttc.demands import measuring
-from ttc.errors import (
-    BudgetExceeded,
-    ContextOverflow,
-    EngineError,
-    PoolExhausted,
-    TTCError,
-)
+from ttc.engine_call import EngineCall, deliver
+from ttc.errors import ContextOverflow, EngineError
 from ttc.journal import derive_seed, fingerprint
-from ttc.meter import Meter
 from ttc.ports import Generation, Request
 from ttc.run import Run
 from ttc.types import (
     Branch,
     Chunk,
-    Record,
     Sampling,
     Tail,
-    Usage,
 )
 
-__all__ = ["Call", "Plan", "deliver", "interrupt", "post"]
+__all__ = ["Call", "Plan"]
 
-T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 
@@ -75,7 +64,7 @@ class Plan:
         return f"{self.path}#{self.index}"
 
 
-class Call:
+class Call(EngineCall):
     """One engine call with its tail: launched, admitted, run, and settled once."""
 
     def __init__(
@@ -85,32 +74,20 @@ class Call:
         plan: Plan,
         on_chunk: Callable[[Chunk], None] | None = None,
     ) -> None:
-        self.key = plan.key
-        self.usage = Usage()
-        self.cancelled = False
-        self._run, self._account, self._plan, self._on_chunk = run, account, plan, on_chunk
-        self._engine = run.engine(plan.branch.role)
+        super().__init__(run, account, path=plan.path, key=plan.key, role=plan.branch.role)
+        self._plan, self._on_chunk = plan, on_chunk
+        self._charged = plan.charged
         demands = run.demands.get(plan.branch.role, frozenset())
         self._sampling = measuring(plan.sampling, demands, self._engine)
         self._seed = derive_seed(run.seed, plan.path, plan.index)
-        self._ticket: Ticket | None = None
         self._generation: Generation | None = None
-        self._arrival: asyncio.Future[Branch] | None = None
-        self.turn: asyncio.Future[int] | None = None
-        self._refusal: TTCError | None = None
-        self._meter = Meter(self._engine, run.prices.get(plan.branch.role))
         self._allowed = 0  # output tokens of the request that is running
         self._produced = 0
         self._sent = 0
         self._cue = 0
-        self._done = False
-        self._started = run.clock.now()
         self._tail = self._tail_tokens()
         self._max_tokens = self._fitting()
-        self._place = run.journal.add(
-            Record(path=plan.path, index=plan.index, kind="call", fingerprint=self._fingerprint())
-        )
-        run.opened(self)
+        self._enter("call", plan.index, self._fingerprint())
 
     async def run(self) -> Branch:
         """Takes its place in launch order, waits for admission, runs and settles.
@@ -124,72 +101,16 @@ class Call:
         need, floor = self._max_tokens + given, self._least() + given
         self._max_tokens -= need - await self._run.funded(self, need=need, floor=floor)
         self._check_cut()
-        self._ticket = ticket = self._launch()
-        ticket.on_revoked = self.abort
-        try:
-            await ticket.admitted()
-            if ticket.shrunk_by is not None:
-                self._run.limit_acted(ticket.shrunk_by)
-            branch = await self._generate(ticket)
-        except asyncio.CancelledError:
-            self.abort()
-            raise
-        except BudgetExceeded as refusal:
-            self.abort(refusal)
-            raise
-        except EngineError as error:
-            self._count(error.output_tokens)
-            self._settle(ticket, "error", error=str(error))
-            own = copy.copy(error)  # an engine may give one error to many calls
-            own.call = self.key
-            raise own from error
-        except PoolExhausted as dry:
-            self._withdraw(ticket, "pool")
-            if self._run.bidder is None:
-                raise
-            raise dry.as_limit() from None  # an allocator gives as many as there are
-        except Exception as error:
-            self._settle(ticket, "error", error=str(error))
-            raise
+        ticket = self._launch()
+        branch = await self._serve(ticket, self._generate)
         self._run.prompts.add(branch)
         self._settle(ticket, branch.finish_reason)
         return branch
 
-    def abort(self, reason: TTCError | None = None) -> None:
-        """Ends it in this tick: the engine stops, what was spent is booked, the rest comes back."""
-        if self._done:
-            return
-        self._refusal = reason
-        refusal = reason if isinstance(reason, BudgetExceeded) else None
-        if self._generation is not None:
-            self._count(self._stopped(self._generation))
-        ticket = self._ticket
-        if ticket is not None and ticket.state == "open":
-            self.cancelled = self._run.cut = True
-            self._settle(ticket, "cancelled")
-        else:
-            if ticket is not None:
-                ticket.cancel(reason)
-            self._end({"refused": refusal.resource if refusal else "cancelled"})
-        interrupt(self.turn, reason)
-        interrupt(self._arrival, reason)
-
-    def discard(self) -> None:
-        """Labels what it had spent as cancelled, since a stop came before anyone used it."""
-        self._run.discard(self.key)
-        if not self._done:
-            self.abort()
-        if not self.usage.calls:
-            self._run.journal.drop(self._place)  # as if it had never been
-        elif not self.cancelled:
-            self.cancelled = self._run.cut = True
-            label = Usage(tokens_cancelled=self.usage.tokens)
-            self.usage += label
-            self._run.book(self._plan.charged, label)
-            self._run.journal.amend(self._place, usage=self.usage)
-
     async def _generate(self, ticket: Ticket) -> Branch:
         plan = self._plan
+        if ticket.shrunk_by is not None:
+            self._run.limit_acted(ticket.shrunk_by)
         granted = ticket.granted["tokens"] - ticket.prompt_tokens - sum(self._tail)
         branch = await self._extend(plan.branch, granted, self._seed, self.key)
         if plan.tail is None or branch.finish_reason != "length":
@@ -275,7 +196,7 @@ class Call:
         self._sent = branch.num_tokens
         self._generation = generation = self._engine.submit(request, self._on_chunk)
         generation.future.add_done_callback(deliver(loop, self._arrival))
-        segment = await self._arrival
+        segment: Branch = await self._arrival
         self._check_cut()  # it may have been cut between its arrival and this step
         produced = max_tokens if segment.length is None else segment.length
         self._count(produced)
@@ -285,9 +206,12 @@ class Call:
             )
         return replace(segment, call=self.key)
 
-    def _check_cut(self) -> None:
-        if self._done:
-            raise self._refusal or asyncio.CancelledError
+    def _stop(self) -> None:
+        if self._generation is not None:
+            self._count(self._stopped(self._generation))
+
+    def _failed(self, error: EngineError) -> None:
+        self._count(error.output_tokens)
 
     def _stopped(self, generation: Generation) -> int:
         """Ends a generation; returns what it had produced, or the worst case if it cannot tell."""
@@ -310,71 +234,5 @@ class Call:
         if self._done:
             return
         tokens = ticket.prompt_tokens + self._cue + self._produced
-        cancelled = tokens if finish == "cancelled" else 0
-        self.usage += Usage(
-            tokens=tokens,
-            calls=1,
-            tokens_cancelled=cancelled,
-        )
         granted = ticket.granted["tokens"] - ticket.prompt_tokens
-        ticket.settle({"tokens": tokens, "calls": 1, **self._meter.booked(ticket.granted)})
-        self._run.book(self._plan.charged, self.usage)
-        self._end({"granted": granted, "finish": finish, **detail})
-
-    def _withdraw(self, ticket: Ticket, resource: str) -> None:
-        """Gives everything back: it was admitted, and could not be sent."""
-        ticket.settle({})
-        self._end({"refused": resource})
-
-    def _end(self, detail: Mapping[str, Any]) -> None:
-        self._done = True
-        self._run.closed(self)
-        self._run.journal.amend(
-            self._place,
-            detail=detail,
-            usage=self.usage,
-            seconds=self._run.clock.now() - self._started,
-        )
-        self._run.ended(self)
-        self._run.emit("call", self._plan.path)
-
-
-def post(loop: asyncio.AbstractEventLoop, callback: Callable[[T], object], value: T) -> None:
-    """Calls back in an event loop, from any thread; what comes after its end is dropped."""
-    try:
-        loop.call_soon_threadsafe(callback, value)
-    except RuntimeError:
-        _log.debug("an engine's message came after its event loop had closed")
-
-
-def deliver(
-    loop: asyncio.AbstractEventLoop, arrival: asyncio.Future[T]
-) -> Callable[[Future[T]], None]:
-    """Carries an engine's result from its thread into the event loop of the call."""
-
-    def receive(future: Future[T]) -> None:
-        if arrival.done():
-            return
-        if future.cancelled():
-            arrival.set_exception(EngineError("the engine gave the call up"))
-            return
-        error = future.exception()
-        if isinstance(error, EngineError):
-            arrival.set_exception(error)
-        elif error is not None:
-            arrival.set_exception(EngineError(f"{type(error).__name__}: {error}"))
-        else:
-            arrival.set_result(future.result())
-
-    return lambda future: post(loop, receive, future)
-
-
-def interrupt(arrival: asyncio.Future[Any] | None, reason: TTCError | None) -> None:
-    """Ends the wait for an arrival that will not come."""
-    if arrival is None or arrival.done():
-        return
-    if reason is None:
-        arrival.cancel()
-    else:
-        arrival.set_exception(reason)
-        arrival.exception()  # whoever waits sees it; if nobody does, nobody needs a warning
+        self._book(ticket, tokens, granted=granted, finish=finish, **detail)

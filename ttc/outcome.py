@@ -38,6 +38,7 @@ def outcome_of(run: Run, chosen: Sequence[Candidate], error: TTCError | None) ->
         stopped_by=_stopped_by(run, valid, error),
         refusal=run.refusal,
         timing_dependent=(*run.timing, *run.journal.timing()),
+        seconds_by=MappingProxyType(run.seconds_by),
         seed=run.seed,
         numerics=MappingProxyType({role: e.numerics for role, e in run.engines.items()}),
         prices=MappingProxyType(run.prices),

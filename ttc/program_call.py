@@ -47,7 +47,7 @@ class ProgramCall:
         self._place = run.journal.add(
             Record(path=path, index=index, kind="execution", fingerprint=digest)
         )
-        run.opened(self)
+        run.opened(self, "sandbox")
 
     async def run(
         self, work: Work, program: str | Completion, tests: Tests | None, limits: Limits

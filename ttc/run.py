@@ -15,6 +15,7 @@ from ttc.journal import Journal, in_order
 from ttc.ports import Clock, Engine, Timer
 from ttc.prices import Price
 from ttc.prompt_tree import PromptTree
+from ttc.stopwatch import Part, Stopwatch
 from ttc.types import Branch, Budget, Candidate, Event, Problem, Record, Usage
 
 if TYPE_CHECKING:
@@ -83,6 +84,9 @@ class Closable(Protocol):
 class Run:
     """What the scopes of one problem share: ledger, journal, engines, clock, seed."""
 
+    oracle = False
+    """Whether a verifier knew the right answer."""
+
     def __init__(
         self,
         problem: Problem,
@@ -112,7 +116,6 @@ class Run:
         """Calls that a stop came before, whose candidates nobody will miss."""
         self.bidder: Bidder | None = None
         """What gives its calls their units, where the run has an allocator."""
-        self.oracle = False
         self.sandbox: SandboxChoice = "auto"
         """How safely programs have to be run."""
         self.roots: dict[str, Branch] = {}
@@ -120,12 +123,14 @@ class Run:
         """What ends the run if nodes do not, `GRACE_S` after the deadline."""
         self.started = clock.now() - self.journal.elapsed
         self.deadline: float | None = None
-        self._due = 0.0  # when the deadline can be seen first, as one may be moved into the past
         self._calls: dict[Abortable, None] = {}
+        self._parts: dict[Abortable, Part] = {}
+        self._stopwatch = Stopwatch(clock.now())
+        # The deadline can be seen at `_due` first, as one may be moved into the past.
+        self._joined, self._due = False, 0.0
         self._tasks: set[asyncio.Task[Any]] = set()
         self._timer: Timer | None = None
         self._ended_by: BudgetExceeded | None = None
-        self._joined = False
         self._num_decisions = {p: n - 1 for p, n in self.journal.num_decisions.items()}
         self._considered: dict[str, dict[Branch, Candidate]] = {}
         self._readings: list[tuple[str, Closable]] = []
@@ -446,12 +451,31 @@ class Run:
         if self.bidder is not None:
             self.bidder.discarded(key)
 
-    def opened(self, call: Abortable) -> None:
-        """Notes a call that may have to be aborted."""
+    @property
+    def seconds_by(self) -> dict[str, float]:
+        """Where the time went; what a run had taken before a kill stands apart."""
+        before = {"before": self.journal.elapsed} if self.journal.elapsed else {}
+        return before | self._stopwatch.read(self.clock.now())
+
+    def opened(self, call: Abortable, part: Part = "waiting") -> None:
+        """Notes a call that may have to be aborted, and what it does."""
         self._calls[call] = None
+        self._parts[call] = part
+        self._stopwatch.enter(part, self.clock.now())
         if call.key in self.journal.cancelled_calls:
             asyncio.get_running_loop().call_soon(self.cancel_call, call.key)
+
+    def admitted(self, call: Abortable, part: Part) -> None:
+        """Notes that a call waits no longer, and what it does."""
+        now, before = self.clock.now(), self._parts.get(call)
+        if before is not None:
+            self._parts[call] = part
+            self._stopwatch.leave(before, now)
+            self._stopwatch.enter(part, now)
 
     def closed(self, call: Abortable) -> None:
         """Forgets a call that has ended."""
         self._calls.pop(call, None)
+        part = self._parts.pop(call, None)
+        if part is not None:
+            self._stopwatch.leave(part, self.clock.now())

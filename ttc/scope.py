@@ -18,7 +18,8 @@ from random import Random
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ttc.budget import Account, Division
-from ttc.call import Call, Plan, post
+from ttc.call import Call, Plan
+from ttc.engine_call import post
 from ttc.equivalence import equivalent
 from ttc.errors import BudgetExceeded, EngineError
 from ttc.graph import Flow, Node, join, written_out

@@ -7,19 +7,17 @@ prompt tokens, each distinct one once. It needs no seed.
 from __future__ import annotations
 
 import asyncio
-import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from ttc.budget import Account, Ticket
-from ttc.call import deliver, interrupt
-from ttc.errors import BudgetExceeded, ContextOverflow, EngineError, TTCError
+from ttc.engine_call import EngineCall, deliver
+from ttc.errors import ContextOverflow, EngineError
 from ttc.journal import fingerprint
-from ttc.meter import Meter
 from ttc.ports import Engine, Reading
 from ttc.run import Run
-from ttc.types import Branch, Record, Usage
+from ttc.types import Branch
 
 __all__ = ["ReadPlan", "ScoreCall", "given_suffix"]
 
@@ -91,33 +89,20 @@ def given_suffix(
     return given
 
 
-class ScoreCall:
+class ScoreCall(EngineCall):
     """One call that reads."""
 
     def __init__(self, run: Run, account: Account, plan: ReadPlan) -> None:
-        self.key = plan.key
-        self.usage = Usage()
-        self.cancelled = False
-        self._run, self._account, self._plan = run, account, plan
-        self._engine = run.engine(plan.branch.role)
-        self._meter = Meter(self._engine, run.prices.get(plan.branch.role))
+        super().__init__(run, account, path=plan.path, key=plan.key, role=plan.branch.role)
+        self._plan = plan
         if plan.hidden and not self._engine.capabilities.hidden_states:
             raise ValueError(
                 f"{self.key}: the engine {self._engine.name} gives no hidden states; run on one "
                 "with the capability hidden_states"
             )
         self._check_fit()
-        self._ticket: Ticket | None = None
         self._reading: Reading | None = None
-        self._arrival: asyncio.Future[Values] | None = None
-        self.turn: asyncio.Future[int] | None = None
-        self._refusal: TTCError | None = None
-        self._done = False
-        self._started = run.clock.now()
-        self._place = run.journal.add(
-            Record(path=plan.path, index=plan.index, kind="score", fingerprint=self._fingerprint())
-        )
-        run.opened(self)
+        self._enter("score", plan.index, self._fingerprint())
 
     async def run(self) -> Values:
         """Takes its place in launch order, waits for admission, runs and settles.
@@ -128,67 +113,23 @@ class ScoreCall:
         """
         need = self._run.prompts.missing(*self._plan.ends)
         await self._run.funded(self, need=need, floor=need)
-        if self._done:
-            raise self._refusal or asyncio.CancelledError
-        self._ticket = ticket = self._account.launch(
+        self._check_cut()
+        ticket = self._account.launch(
             self._plan.path,
             need={"tokens": 0, "calls": 1},
             prompt=(self._run.prompts, *self._plan.ends),
             price=self._worst_case,
         )
-        ticket.on_revoked = self.abort
-        try:
-            await ticket.admitted()
-            values = await self._read()
-        except asyncio.CancelledError:
-            self.abort()
-            raise
-        except BudgetExceeded as refusal:
-            self.abort(refusal)
-            raise
-        except EngineError as error:
-            self._settle(ticket, "error", error=str(error))
-            own = copy.copy(error)  # an engine may give one error to many calls
-            own.call = self.key
-            raise own from error
-        except Exception as error:
-            self._settle(ticket, "error", error=str(error))
-            raise
+        values = await self._serve(ticket, self._read)
         self._settle(ticket, "stop")
         return values
 
-    def abort(self, reason: TTCError | None = None) -> None:
-        """Ends it in this tick: the engine stops, what was spent is booked, the rest comes back."""
-        if self._done:
-            return
-        self._refusal = reason
+    def _stop(self) -> None:
         if self._reading is not None:
             self._reading.cancel()
-        ticket = self._ticket
-        if ticket is not None and ticket.state == "open":
-            self.cancelled = self._run.cut = True
-            self._settle(ticket, "cancelled")
-        else:
-            if ticket is not None:
-                ticket.cancel(reason)
-            refusal = reason if isinstance(reason, BudgetExceeded) else None
-            self._end({"refused": refusal.resource if refusal else "cancelled"})
-        interrupt(self.turn, reason)
-        interrupt(self._arrival, reason)
 
-    def discard(self) -> None:
-        """Labels what it had spent as cancelled, since a stop came before anyone used it."""
-        self._run.discard(self.key)
-        if not self._done:
-            self.abort()
-        if not self.usage.calls:
-            self._run.journal.drop(self._place)  # as if it had never been
-        elif not self.cancelled:
-            self.cancelled = self._run.cut = True
-            label = Usage(tokens_cancelled=self.usage.tokens)
-            self.usage += label
-            self._run.book(self._plan.branch.role, label)
-            self._run.journal.amend(self._place, usage=self.usage)
+    def _failed(self, error: EngineError) -> None:
+        """It produces nothing that would count."""
 
     def _worst_case(self, tokens: int) -> dict[str, int]:
         """What it costs if nothing is cached."""
@@ -198,14 +139,13 @@ class ScoreCall:
             worst["flops"] = costs.flops(start=0, count=given, draws=self._plan.num_draws)
         return worst
 
-    async def _read(self) -> Values:
+    async def _read(self, _: Ticket) -> Values:
         loop = asyncio.get_running_loop()
-        self._arrival = loop.create_future()
+        self._arrival = arrival = loop.create_future()
         self._reading = reading = self._plan.submit(self._engine)
-        reading.future.add_done_callback(deliver(loop, self._arrival))
-        values = await self._arrival
-        if self._done:  # it was cut between its arrival and this step
-            raise self._refusal or asyncio.CancelledError
+        reading.future.add_done_callback(deliver(loop, arrival))
+        values: Values = await arrival
+        self._check_cut()  # it may have been cut between its arrival and this step
         expected = self._plan.suffixes or self._plan.rows
         if len(values) != len(expected):
             raise EngineError(
@@ -230,28 +170,11 @@ class ScoreCall:
             plan.branch, engine=self._engine.numerics, suffixes=suffixes, rows=plan.rows, **kind
         )
 
-    def _settle(self, ticket: Ticket, finish: str, **detail: Any) -> None:
+    def _settle(self, ticket: Ticket, finish: str | None, **detail: Any) -> None:
         if self._done:
             return
         tokens = ticket.prompt_tokens
         if self._reading is not None:
             given = self._plan.num_given
             self.usage += self._meter.read(self._reading, sent=given, output_tokens=0)
-        self.usage += Usage(
-            tokens=tokens, calls=1, tokens_cancelled=tokens if finish == "cancelled" else 0
-        )
-        ticket.settle({"tokens": tokens, "calls": 1, **self._meter.booked(ticket.granted)})
-        self._run.book(self._plan.branch.role, self.usage)
-        self._end({"finish": finish, **detail})
-
-    def _end(self, detail: Mapping[str, Any]) -> None:
-        self._done = True
-        self._run.closed(self)
-        self._run.journal.amend(
-            self._place,
-            detail=detail,
-            usage=self.usage,
-            seconds=self._run.clock.now() - self._started,
-        )
-        self._run.ended(self)
-        self._run.emit("call", self._plan.path)
+        self._book(ticket, tokens, finish=finish, **detail)

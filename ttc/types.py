@@ -426,6 +426,9 @@ class Outcome:
     """What the limit in `stopped_by` refused: what it needed, and what was left."""
     timing_dependent: tuple[str, ...] = ()
     """What makes the result depend on timing; empty when a second run must give the same."""
+    seconds_by: Mapping[str, float] = field(default_factory=dict, compare=False)
+    """Where `usage.seconds` went: the engine, the sandbox, verifiers, waiting for admission, and
+    orchestration, which is ttc's own; see `ttc.stopwatch`."""
     seed: int
     numerics: Mapping[str, str]
     """The engine and its arithmetic, by role."""

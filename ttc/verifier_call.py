@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from ttc.budget import Account, Ticket
-from ttc.call import interrupt
+from ttc.engine_call import interrupt
 from ttc.errors import (
     BudgetExceeded,
     EngineError,
@@ -80,6 +80,7 @@ class VerifierCall:
             self._ticket.settle(need)  # nothing of it ever comes back
             self._usage = Usage(verifier_calls=count)
             self._admitted = True
+            self._run.admitted(self, "verifier")
             self._run.book("verifier", self._usage)
             self._arrival = asyncio.get_running_loop().create_future()
             self._work.task(self._verified(verifier)).add_done_callback(self._receive)
