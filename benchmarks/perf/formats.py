@@ -30,8 +30,7 @@ from ttc.engine.local.hub.models import find
 # isort: split
 import torch
 
-from ttc.engine.local.attention import PAGE, Span
-from ttc.engine.local.kv import KVPool
+from ttc.engine.local.plan import PAGE, Plan, Span
 from ttc.engine.local.source import open_model
 
 MODEL = "smollm2-135m"
@@ -84,8 +83,8 @@ def perplexity(path: Path) -> float:
     with torch.inference_mode():
         model = source.build()
         spans = [Span(pages=pages, start=0, count=len(ids))]
-        pool = KVPool(model.config, len(pages))
-        logits = model.forward(ids, spans, pool, torch.arange(len(ids)))
+        pool = model.make_pool(len(pages))
+        logits = model.forward(ids, Plan(spans), pool, torch.arange(len(ids)))
         return float(torch.nn.functional.cross_entropy(logits[:-1].double(), ids[1:]).exp())
 
 

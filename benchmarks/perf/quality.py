@@ -22,8 +22,7 @@ from ttc.engine.local.hub.models import find
 # isort: split
 import torch
 
-from ttc.engine.local.attention import PAGE, Span
-from ttc.engine.local.kv import KVPool
+from ttc.engine.local.plan import PAGE, Plan, Span
 from ttc.engine.local.source import Arithmetic, open_model
 
 MODELS = ("smollm2-135m",)
@@ -50,11 +49,11 @@ def log_probabilities(
     parts = []
     with torch.inference_mode():
         model = source.build()
-        pool = KVPool(model.config, len(pages))
+        pool = model.make_pool(len(pages))
         for start in range(0, len(ids), PIECE):
             part = ids[start : start + PIECE]
             span = Span(pages=pages, start=start, count=len(part))
-            logits = model.forward(part, [span], pool, torch.arange(len(part)))
+            logits = model.forward(part, Plan([span]), pool, torch.arange(len(part)))
             parts.append(logits.log_softmax(-1))
     return torch.cat(parts), ids
 

@@ -24,14 +24,14 @@ from dataclasses import dataclass
 
 import torch
 
-__all__ = ["CHUNK", "PAGE", "Attention", "Span"]
+from ttc.engine.local.plan import PAGE, Span
+
+__all__ = ["CHUNK", "Attention"]
 
 logger = logging.getLogger(__name__)
 
 CHUNK = 64
 """Positions of a partial result. It decides bits."""
-PAGE = 16
-"""Positions in a page of the cache. It decides nothing."""
 
 _TILE_ROWS = 16
 _SHARED_FROM = 4  # rows of one chunk from which a shared tile, with some of it empty, is cheaper
@@ -40,23 +40,6 @@ _PAD_MULTIPLES = (4, 8, 16)
 
 _Chunk = tuple[int, tuple[int, ...]]  # its number and its pages
 _Tile = tuple[_Chunk, list[int]]  # and the rows that meet it
-
-
-@dataclass(frozen=True, kw_only=True)
-class Span:
-    """Consecutive positions of one sequence that are computed in one step."""
-
-    pages: Sequence[int]
-    """The sequence's pages: page p holds positions PAGE p to PAGE p + PAGE - 1; up to the last one
-    at least."""
-    start: int
-    """The first position."""
-    count: int
-
-    @property
-    def positions(self) -> range:
-        """All positions of the span."""
-        return range(self.start, self.start + self.count)
 
 
 @dataclass(frozen=True, kw_only=True)

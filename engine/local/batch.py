@@ -17,11 +17,11 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ttc.engine.local.attention import PAGE, Span
 from ttc.engine.local.cache import Match, Page, PrefixCache
 from ttc.engine.local.call import Call
 from ttc.engine.local.kv import KVPool
 from ttc.engine.local.model import Model
+from ttc.engine.local.plan import PAGE, Plan, Span
 from ttc.engine.local.reading import Reading
 from ttc.engine.local.sample import NOT_FINITE, Drawn
 from ttc.engine.local.schedule import Piece, Schedule
@@ -85,8 +85,8 @@ class Batch:
             lock=lock,
             reads_every_row=model.config.reward is not None,
         )
-        self._costs = model.config.costs
-        self._pool = KVPool(model.config, num_pages)
+        self._costs = model.costs
+        self._pool = model.make_pool(num_pages)
         self._lock = lock
         self._unsampled = torch.tensor(sorted(unsampled), dtype=torch.int64)
         self._copies: dict[Page, int] = {}  # which pages begin as copies, and of what
@@ -94,7 +94,7 @@ class Batch:
     @property
     def kv_bytes_used(self) -> int:
         """Bytes of keys and values that running sequences hold."""
-        return self.cache.num_used * KVPool.page_bytes(self.model.config)
+        return self.cache.num_used * KVPool.page_bytes(self._costs)
 
     def step(self) -> None:
         """Computes one step, and hands out what has ended.
@@ -181,7 +181,7 @@ class Batch:
 
     def _count_memory(self) -> None:
         """Lets every sequence count its part of the pages that it holds."""
-        page_bytes, now = KVPool.page_bytes(self.model.config), time.monotonic()
+        page_bytes, now = KVPool.page_bytes(self._costs), time.monotonic()
         with self._lock:
             for sequence in self.schedule.running:
                 sequence.hold(page_bytes * sum(1 / p.users for p in sequence.pages), now)
@@ -209,7 +209,7 @@ class Batch:
                 rows = hidden_rows if of_hidden else read_rows
                 rows += [first + row - start for row in piece.rows]
         wanted_rows = torch.tensor([*last_rows, *read_rows], dtype=torch.int64)
-        outputs = self.model.forward(torch.tensor(token_ids), spans, self._pool, wanted_rows)
+        outputs = self.model.forward(torch.tensor(token_ids), Plan(spans), self._pool, wanted_rows)
         if self.model.config.reward is not None:
             values = _finite(outputs)
         else:

@@ -87,9 +87,8 @@ class ModelConfig:
         """Query heads that share one key head."""
         return self.num_heads // self.num_kv_heads
 
-    @property
-    def costs(self) -> Costs:
-        """What it spends on each token; keys and values are kept in float32."""
+    def costs(self, kv_number_bytes: int) -> Costs:
+        """What it spends on each token, with so many bytes for each number of keys and values."""
         return decoder_costs(
             windows=[self.window_of(layer) for layer in range(self.num_layers)],
             hidden=self.hidden,
@@ -97,7 +96,7 @@ class ModelConfig:
             keys=self.num_kv_heads * self.head_dim,
             feed_forward=self.feed_forward,
             vocab=self.vocab if self.reward is None else self.reward.width(self.hidden),
-            kv_number_bytes=4,
+            kv_number_bytes=kv_number_bytes,
         )
 
     def window_of(self, layer: int) -> int | None:

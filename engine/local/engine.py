@@ -27,11 +27,11 @@ import torch
 
 from ttc.constraints import Constraint
 from ttc.costs import Costs
-from ttc.engine.local.attention import PAGE
 from ttc.engine.local.batch import Batch, Counters
 from ttc.engine.local.grammar import Grammar, Grammars, begun_tokens, has_grammars
 from ttc.engine.local.kv import KVPool
 from ttc.engine.local.path import path_tokens
+from ttc.engine.local.plan import PAGE
 from ttc.engine.local.reading import Place, Read, Wants, reward_plan, suffix_plan
 from ttc.engine.local.sequence import Sequence
 from ttc.engine.local.source import Arithmetic, ModelSource, Progress, open_model
@@ -69,18 +69,20 @@ class LocalEngine:
         max_sequences: int = 128,
     ) -> None:
         num_threads = thread_count() if threads is None else threads
-        num_pages = kv_bytes // KVPool.page_bytes(source.config)
-        if min(num_threads, num_pages, max_sequences) < 1:
+        if min(num_threads, max_sequences) < 1:
             raise ValueError(
-                f"threads ({num_threads}) and max_sequences ({max_sequences}) are at least 1, and "
-                f"kv_bytes ({kv_bytes}) at least one page of {KVPool.page_bytes(source.config)}"
+                f"threads ({num_threads}) and max_sequences ({max_sequences}) are at least 1"
             )
 
         def build(lock: threading.Lock) -> Batch:
             torch.set_num_threads(num_threads)
+            model = source.build()
+            page_bytes = KVPool.page_bytes(model.costs)
+            if kv_bytes < page_bytes:
+                raise ValueError(f"kv_bytes is at least 1 page, {page_bytes} bytes, not {kv_bytes}")
             return Batch(
-                source.build(),
-                num_pages=num_pages,
+                model,
+                num_pages=kv_bytes // page_bytes,
                 max_sequences=max_sequences,
                 lock=lock,
                 unsampled=source.tokens.unsampled_ids,
@@ -96,8 +98,10 @@ class LocalEngine:
         self._grammars = Grammars(source.tokens)
         self._reward = source.config.reward
         self._name = name
-        self._costs = source.config.costs
-        self._context = min(source.config.context, num_pages * PAGE)
+        self._costs = self._batch.model.costs
+        self._context = min(
+            source.config.context, kv_bytes // KVPool.page_bytes(self._costs) * PAGE
+        )
         self._numerics = (
             f"torch-{torch.__version__} cpu {torch.backends.cpu.get_cpu_capability()} "
             f"threads={num_threads} {self._batch.model.numerics} sha={source.fingerprint[:16]}"

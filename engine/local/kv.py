@@ -7,30 +7,47 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from ttc.engine.local.attention import PAGE
+from ttc.costs import Costs
 from ttc.engine.local.config import ModelConfig
+from ttc.engine.local.plan import PAGE
 
 __all__ = ["KVPool"]
+
+_LINE = 64  # bytes; vectors of the kernels are loaded from multiples of their own size
 
 
 class KVPool:
     """Keys and values of every layer, in pages of `PAGE` positions.
 
-    Zero-filled: hidden positions have a weight of exactly 0, and 0 times an uninitialised infinity
-    or NaN would spoil the sum.
+    Zero-filled: in PyTorch hidden positions have a weight of exactly 0, and 0 times an
+    uninitialised infinity or NaN would spoil the sum.
+
+    Args:
+        config: the model.
+        num_pages: pages of each layer.
+        dtype: float32, as PyTorch multiplies them, or bfloat16, as the kernels do; see `pages.h`.
     """
 
-    def __init__(self, config: ModelConfig, num_pages: int) -> None:
-        heads, size = config.num_kv_heads, config.head_dim
-        self.keys = [_zeros(num_pages, heads, size, PAGE) for _ in range(config.num_layers)]
-        """For each layer (pages, key heads, head size, PAGE)."""
-        self.values = [_zeros(num_pages, heads, PAGE, size) for _ in range(config.num_layers)]
-        """For each layer (pages, key heads, PAGE, head size)."""
+    def __init__(
+        self, config: ModelConfig, num_pages: int, dtype: torch.dtype = torch.float32
+    ) -> None:
+        size = config.head_dim
+        key_page: tuple[int, ...]
+        value_page: tuple[int, ...]
+        if dtype == torch.float32:
+            key_page, value_page = (size, PAGE), (PAGE, size)
+        else:
+            key_page, value_page = (size // 2, PAGE, 2), (PAGE // 2, size, 2)
+        pages = num_pages, config.num_kv_heads
+        self.keys = [_zeros((*pages, *key_page), dtype) for _ in range(config.num_layers)]
+        """For each layer (pages, key heads, head size, PAGE), or (…, head size / 2, PAGE, 2)."""
+        self.values = [_zeros((*pages, *value_page), dtype) for _ in range(config.num_layers)]
+        """For each layer (pages, key heads, PAGE, head size), or (…, PAGE / 2, head size, 2)."""
 
     @staticmethod
-    def page_bytes(config: ModelConfig) -> int:
-        """Bytes of one page over all layers."""
-        return 2 * config.num_layers * config.num_kv_heads * config.head_dim * PAGE * 4
+    def page_bytes(costs: Costs) -> int:
+        """Bytes of one page over all layers, of a model with these costs."""
+        return costs.kv_bytes_per_token * PAGE
 
     def copy(self, pairs: Sequence[tuple[int, int]]) -> None:
         """Copies whole pages, (from, to); all are read before one is written."""
@@ -42,6 +59,9 @@ class KVPool:
             pool.index_copy_(0, targets, pool.index_select(0, sources))
 
 
-def _zeros(*shape: int) -> torch.Tensor:
+def _zeros(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
     """Zeros that take no memory until they are written: numpy's come from calloc."""
-    return torch.from_numpy(np.zeros(shape, dtype=np.float32))
+    num_bytes = int(np.prod(shape)) * dtype.itemsize
+    memory = torch.from_numpy(np.zeros(num_bytes + _LINE - 1, dtype=np.uint8))
+    start = -memory.data_ptr() % _LINE
+    return memory[start : start + num_bytes].view(dtype).view(shape)

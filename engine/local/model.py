@@ -15,12 +15,14 @@ from typing import Protocol
 import torch
 import torch.nn.functional as F
 
-from ttc.engine.local.attention import CHUNK, Attention, Span
+from ttc.costs import Costs
+from ttc.engine.local.attention import CHUNK, Attention
 from ttc.engine.local.config import ModelConfig, RewardHead
 from ttc.engine.local.files.loader import Loader, Rows, Weights, vector
 from ttc.engine.local.kv import KVPool
 from ttc.engine.local.linear import Linear, LinearFactory
 from ttc.engine.local.logprobs import token_logprobs
+from ttc.engine.local.plan import Plan, Span
 from ttc.engine.local.rotation import Rotation
 from ttc.engine.local.sample import Draw, Drawn, draw_tokens
 
@@ -31,11 +33,16 @@ class Model(Protocol):
     """A model, ready to compute."""
 
     config: ModelConfig
+    costs: Costs
+    """What it spends on each token."""
     numerics: str
     """The types and kernels that decide the bits of a result."""
 
+    def make_pool(self, num_pages: int) -> KVPool:
+        """Memory for keys and values, as the model reads them."""
+
     def forward(
-        self, token_ids: torch.Tensor, spans: Sequence[Span], pool: KVPool, wanted: torch.Tensor
+        self, token_ids: torch.Tensor, plan: Plan, pool: KVPool, wanted: torch.Tensor
     ) -> torch.Tensor:
         """Computes a step; see `Llama.forward`."""
 
@@ -83,7 +90,7 @@ class Llama:
         dtype: torch.dtype,
         progress: Callable[[int, int], None] = lambda done, total: None,
     ) -> None:
-        self.config = config
+        self.config, self.costs = config, config.costs(kv_number_bytes=4)
         make = LinearFactory(dtype)
         self._embedding = weights["token_embd.weight"]  # (vocab, hidden)
         self._norm = vector(weights["output_norm.weight"])
@@ -127,22 +134,26 @@ class Llama:
             window=window,
         )
 
+    def make_pool(self, num_pages: int) -> KVPool:
+        """Memory for keys and values, in float32."""
+        return KVPool(self.config, num_pages)
+
     def forward(
-        self, token_ids: torch.Tensor, spans: Sequence[Span], pool: KVPool, wanted: torch.Tensor
+        self, token_ids: torch.Tensor, plan: Plan, pool: KVPool, wanted: torch.Tensor
     ) -> torch.Tensor:
         """Computes a step: writes its keys and values, and returns logits, or rewards.
 
         Args:
             token_ids: (rows,) the tokens of all spans, one after another.
-            spans: where they stand.
+            plan: where they stand.
             pool: keys and values, those of earlier positions computed.
             wanted: (n,) the rows whose logits are wanted.
 
         Returns:
-            (n, vocab), or (n, labels) of a reward model
+            (n, vocab), or (n, labels) of a reward model; they may be overwritten by the next step
         """
         config = self.config
-        plans = {window: self.attention(spans, window) for window in self._windows}
+        plans = {window: self.attention(plan.spans, window) for window in self._windows}
         turn = self._rotation(next(iter(plans.values())).positions)
         scale = config.head_dim**-0.5
         num_queries, num_turned = config.num_heads, config.num_heads + config.num_kv_heads

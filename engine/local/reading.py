@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Sequence as Seq
 from concurrent.futures import Future
 
-from ttc.engine.local.attention import PAGE
 from ttc.engine.local.cache import Match, PrefixCache
 from ttc.engine.local.call import Call
 from ttc.engine.local.path import segment_tokens
+from ttc.engine.local.plan import PAGE
 from ttc.errors import EngineError
 from ttc.types import Branch, Usage
 

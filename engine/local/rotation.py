@@ -77,7 +77,7 @@ def _mixed_by_waves(scaling: Llama3, plain: torch.Tensor) -> torch.Tensor:
 
 
 class Turn(NamedTuple):
-    """The cosines and sines of rows, (rows, 1, D / 2) each."""
+    """Cosines and sines; of rows, (rows, 1, D / 2) each, where it is called."""
 
     cos: torch.Tensor
     sin: torch.Tensor
@@ -104,9 +104,14 @@ class Rotation:
 
     def __call__(self, positions: torch.Tensor) -> Turn:
         """The turn of rows at positions, (rows,)."""
-        if (needed := int(positions.max()) + 1) > len(self._cos):
-            self._grow(max(needed, 2 * len(self._cos)))
-        return Turn(self._cos[positions][:, None], self._sin[positions][:, None])
+        cos, sin = self.tables(int(positions.max()) + 1)
+        return Turn(cos[positions][:, None], sin[positions][:, None])
+
+    def tables(self, length: int) -> Turn:
+        """The cosines and sines of at least the first `length` positions, (positions, D / 2)."""
+        if length > len(self._cos):
+            self._grow(max(length, 2 * len(self._cos)))
+        return Turn(self._cos, self._sin)
 
     def _grow(self, length: int) -> None:
         cosines, sines = [self._cos], [self._sin]

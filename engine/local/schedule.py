@@ -11,9 +11,9 @@ from collections.abc import Callable, Collection
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 
-from ttc.engine.local.attention import PAGE
 from ttc.engine.local.cache import Match, PrefixCache, common_length
 from ttc.engine.local.call import Call
+from ttc.engine.local.plan import PAGE
 from ttc.engine.local.reading import Reading
 from ttc.engine.local.sequence import Sequence
 

@@ -14,12 +14,11 @@ from gguf import GGMLQuantizationType, GGUFWriter
 from gguf.quants import dequantize
 
 from ttc.benchmarks.perf.quantise import format_for, quantised
-from ttc.engine.local.attention import PAGE, Span
 from ttc.engine.local.files.folder import folder_weights, read_folder
 from ttc.engine.local.files.gguf import read_gguf
 from ttc.engine.local.files.gguf_config import gguf_config, gguf_weights
-from ttc.engine.local.kv import KVPool
 from ttc.engine.local.model import Llama, Model
+from ttc.engine.local.plan import PAGE, Plan, Span
 
 SIZES: dict[str, Any] = {
     "hidden_size": 48,
@@ -97,13 +96,14 @@ def reference_logits(model: Any, ids: torch.Tensor) -> torch.Tensor:
 def logits_of(model: Model, ids: torch.Tensor, piece: int = 1 << 20) -> torch.Tensor:
     """What the engine computes, in pieces of a prompt, (tokens, vocab)."""
     pages = range(-(-len(ids) // PAGE))
-    pool = KVPool(model.config, len(pages))
+    pool = model.make_pool(len(pages))
     parts = []
     with torch.inference_mode():
         for start in range(0, len(ids), piece):
             part = ids[start : start + piece]
-            spans = [Span(pages=pages, start=start, count=len(part))]
-            parts.append(model.forward(part, spans, pool, torch.arange(len(part))))
+            plan = Plan([Span(pages=pages, start=start, count=len(part))])
+            logits = model.forward(part, plan, pool, torch.arange(len(part)))
+            parts.append(logits.clone())  # the next step may overwrite them
     return torch.cat(parts)
 
 

@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ttc.engine.local import LocalEngine
-from ttc.engine.local.attention import PAGE, Attention, Span
-from ttc.engine.local.kv import KVPool
+from ttc.engine.local.attention import Attention
 from ttc.engine.local.linear import Linear, LinearFactory, onednn, padded, tiled
 from ttc.engine.local.model import Model
+from ttc.engine.local.plan import PAGE, Plan, Span
 from ttc.engine.local.source import ModelSource
 from ttc.ports import Request
 from ttc.types import Branch
@@ -114,11 +114,11 @@ def test_logits_do_not_depend_on_how_a_prompt_is_cut(tiny: ModelSource, piece: i
     ids = torch.arange(150) % 250
 
     def logits(step: int) -> torch.Tensor:
-        cache = KVPool(tiny.config, 10)
+        cache = model.make_pool(10)
         parts = [
             model.forward(
                 ids[start : start + step],
-                [Span(pages=range(10), start=start, count=len(ids[start : start + step]))],
+                Plan([Span(pages=range(10), start=start, count=len(ids[start : start + step]))]),
                 cache,
                 torch.arange(len(ids[start : start + step])),
             )
@@ -137,10 +137,10 @@ def test_what_lies_in_unwritten_slots_changes_nothing(tiny: ModelSource) -> None
     outputs = []
     with torch.inference_mode():
         for old in (0.0, 1e4):
-            cache = KVPool(tiny.config, 5)
+            cache = model.make_pool(5)
             for page in (*cache.keys, *cache.values):
                 page.fill_(old)
-            outputs.append(model.forward(torch.arange(70), spans, cache, torch.tensor([69])))
+            outputs.append(model.forward(torch.arange(70), Plan(spans), cache, torch.tensor([69])))
 
     assert torch.equal(*outputs)
 

@@ -199,7 +199,7 @@ def test_calls_beyond_the_memory_wait_their_turn(
     load: Callable[..., LocalEngine], tiny: ModelSource, ask: Callable[..., Request]
 ) -> None:
     """Twelve pages hold one call of 130 tokens at a time; all are served, none out of order."""
-    engine = load(kv_bytes=12 * KVPool.page_bytes(tiny.config))
+    engine = load(kv_bytes=12 * KVPool.page_bytes(tiny.config.costs(4)))
     ended: list[int] = []
     calls = [engine.submit(ask(chr(97 + i) * 100, 30, seed=i)) for i in range(5)]
     for i, call in enumerate(calls):
@@ -216,7 +216,7 @@ def test_memory_is_never_exceeded(
     load: Callable[..., LocalEngine], tiny: ModelSource, ask: Callable[..., Request]
 ) -> None:
     """Forty calls with common and own beginnings, in 28 pages."""
-    limit = 28 * KVPool.page_bytes(tiny.config)
+    limit = 28 * KVPool.page_bytes(tiny.config.costs(4))
     engine = load(kv_bytes=limit)
     seen: list[int] = []
     prompts = [("s" * 70) + str(i % 3) * (i * 3 % 50) for i in range(40)]

@@ -84,7 +84,7 @@ def test_a_page_that_two_calls_share_is_held_by_each_in_part(
     alone = engine.submit(ask("q" * 10, 4))
     started = time.monotonic()
     alone.future.result()
-    page = KVPool.page_bytes(engine._batch.model.config)
+    page = KVPool.page_bytes(engine.costs)
 
     held = alone.usage.kv_byte_seconds
     assert held is not None

@@ -6,6 +6,7 @@ import platform
 from collections.abc import Iterator
 from ctypes import POINTER, c_int32, c_void_p
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -13,13 +14,23 @@ import torch.nn.functional as F
 
 from tests.engine.reference import FAMILIES, ids_of, load_folder, logits_of, make_model, save
 from ttc.engine.local import model as torch_model
-from ttc.engine.local.attention import Span
+from ttc.engine.local.attention import Attention
+from ttc.engine.local.config import ModelConfig
 from ttc.engine.local.files.folder import folder_weights, read_folder
 from ttc.engine.local.kv import KVPool
 from ttc.engine.local.linear import Linear, LinearFactory
 from ttc.engine.local.native import Kernels, NativeModel, build
-from ttc.engine.local.native.library import GROUP, LinearStruct, RowsStruct
+from ttc.engine.local.native.library import (
+    GROUP,
+    LayerStruct,
+    LinearStruct,
+    ModelStruct,
+    RowsStruct,
+    StepStruct,
+)
+from ttc.engine.local.native.room import Room
 from ttc.engine.local.native.weights import Packer, QuantisedLinear
+from ttc.engine.local.plan import Plan, Span
 from ttc.errors import EngineError
 
 PORTABLE = ("-DTTC_PORTABLE",)
@@ -86,6 +97,25 @@ def multiplied(kernels: Kernels, weight: QuantisedLinear, x: torch.Tensor) -> to
     return out
 
 
+def attended(
+    kernels: Kernels, config: ModelConfig, pool: KVPool, plan: Plan, queries: torch.Tensor
+) -> torch.Tensor:
+    """What the library makes of queries, (rows, heads and room for keys and values, D)."""
+    library = build.load_library(kernels.options)
+    library.plan_items.argtypes = [POINTER(StepStruct), c_int32]
+    library.attend.argtypes = [POINTER(ModelStruct), POINTER(LayerStruct), POINTER(StepStruct)]
+    heads, kv_heads, size = config.num_heads, config.num_kv_heads, config.head_dim
+    room = Room(config)
+    room.fit(plan)
+    out = torch.empty(plan.num_rows, heads * size)
+    room.step.qkv, room.step.attended = queries.data_ptr(), out.data_ptr()
+    library.plan_items(room.step, kv_heads)
+    layer = LayerStruct(keys=pool.keys[0].data_ptr(), values=pool.values[0].data_ptr())
+    model = ModelStruct(heads=heads, kv_heads=kv_heads, head_dim=size)
+    library.attend(model, layer, room.step)
+    return out
+
+
 @pytest.mark.parametrize("shape", [(16, 64), (40, 100), (129, 576), (7, 20)])
 @pytest.mark.parametrize("rows", [1, 2, 3, 4, 5, 33])
 def test_a_product_is_that_of_the_reference_to_the_bit(
@@ -135,14 +165,20 @@ def native(folder: Path, options: tuple[str, ...] = build.OPTIONS) -> NativeMode
 def test_every_family_computes_what_pytorch_does_with_the_same_codes(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Norms, rotations, windows and biases included.
+    """Norms, rotations, windows and biases included, and keys and values in bfloat16.
 
     A number between two codes may be rounded the other way, and then the rest of its prompt
     differs; so at each position one of a few prompts has to agree.
     """
     monkeypatch.setattr(torch_model, "LinearFactory", lambda t: LinearFactory(t, {"int8": int8}))
+    write = Attention.write
+
+    def rounded(self: Attention, keys: torch.Tensor, values: torch.Tensor, *to: Any) -> None:
+        write(self, keys.bfloat16().float(), values.bfloat16().float(), *to)
+
+    monkeypatch.setattr(Attention, "write", rounded)
     reference, found = load_folder(folder), native(folder)
-    prompts = [ids_of(length)[:100] for length in range(100, 106)]
+    prompts = [ids_of(length)[:80] for length in range(100, 108)]
     errors = [(logits_of(found, ids) - logits_of(reference, ids)).abs().amax(-1) for ids in prompts]
 
     assert torch.stack(errors).amin(0).amax().item() < 1e-3
@@ -170,12 +206,12 @@ def test_a_row_has_the_same_bits_in_any_batch(folder: Path) -> None:
     """Alone, beside others, in any order; on shared pages and on its own copies."""
     model = native(folder)
     first, second = [7, 1, 3, 0, 5], [2, 9, 4, 8, 6]
-    pool = KVPool(model.config, 23)
+    pool = model.make_pool(23)
     prefix, last = ids_of(73), ids_of(11)  # in five pages, of which decoding writes to the last
     with torch.inference_mode():
         for pages in (first, second):
             span = Span(pages=pages, start=0, count=len(prefix))
-            model.forward(prefix, [span], pool, torch.tensor([0]))
+            model.forward(prefix, Plan([span]), pool, torch.tensor([0]))
 
         def decode(rows: list[int]) -> torch.Tensor:
             its = [first if row % 2 else second for row in rows]
@@ -184,11 +220,141 @@ def test_a_row_has_the_same_bits_in_any_batch(folder: Path) -> None:
                 Span(pages=[*pages[:-1], 10 + row], start=len(prefix), count=1)
                 for pages, row in zip(its, rows, strict=True)
             ]
-            return model.forward(last[rows], spans, pool, torch.arange(len(rows)))
+            return model.forward(last[rows], Plan(spans), pool, torch.arange(len(rows))).clone()
 
         together = decode(list(range(11)))
         for rows in ([0], [7], [3, 4, 5], [10, 2, 8, 6, 1]):
             assert torch.equal(decode(rows), together[rows])
+
+
+def grown(model: NativeModel, pool: KVPool, tree: list[list[int]]) -> list[Span]:
+    """Sequences of 100 to 100 + 16 (n - 1) tokens whose pages are computed, ready for one more.
+
+    `tree` gives each one's pages; those of equal numbers are the same.
+    """
+    spans = []
+    for pages in tree:
+        count = 16 * len(pages) - 5
+        ids = torch.cat([ids_of(16 + page)[:16] for page in pages])
+        plan = Plan([Span(pages=pages, start=0, count=count)])
+        model.forward(ids[:count], plan, pool, torch.tensor([0]))
+        spans.append(Span(pages=pages, start=count, count=1))
+    return spans
+
+
+TREE = [
+    [0, 1, 2, 3, 4, 5, 6, *range(20, 33)],  # into a second segment
+    [0, 1, 2, 3, 4, 5, 6, *range(20, 32), 33],
+    [0, 1, 2, 3, 4, 5, 7],
+    [0, 1, 2, 3, 8, 9],  # they part at a chunk's end, within a chunk, and at once
+    [0, 1, 2, 3, 8, 10],
+    [11],
+]
+
+
+def test_rows_that_share_pages_have_the_bits_of_rows_that_do_not(folder: Path) -> None:
+    """Over a tree of any depth; of sequences side by side and with each on its own copies."""
+    model = native(folder)
+    pool = model.make_pool(200)
+    with torch.inference_mode():
+        spans = grown(model, pool, TREE)
+        copies, free = [], 40
+        for span in spans:
+            pages = range(free, free := free + len(span.pages))
+            pool.copy(list(zip(span.pages, pages, strict=True)))
+            copies.append(Span(pages=pages, start=span.start, count=1))
+        ids, rows = ids_of(6), torch.arange(6)
+        tied = model.forward(ids, Plan(spans), pool, rows).clone()
+        untied = model.forward(ids, Plan(copies), pool, rows).clone()
+
+    assert torch.equal(tied, untied)
+    assert Plan(spans).reads(model.costs).sharing > 1.5
+    assert Plan(copies).reads(model.costs).sharing == 1
+
+
+@pytest.mark.parametrize("options", [build.OPTIONS, PORTABLE], ids=["native", "portable"])
+def test_nan_in_slots_that_are_not_written_changes_nothing(
+    folder: Path, options: tuple[str, ...]
+) -> None:
+    """Of the pages that are read, and of those that are not."""
+    model, outputs = native(folder, options), []
+    with torch.inference_mode():
+        for old in (0.0, torch.nan):
+            pool = model.make_pool(6)
+            for page in (*pool.keys, *pool.values):
+                page.fill_(old)
+            whole = Plan([Span(pages=[2, 0, 5, 1, 3], start=0, count=70)])
+            first = model.forward(ids_of(70), whole, pool, torch.arange(70)).clone()
+            one = Plan([Span(pages=[2, 0, 5, 1, 3], start=70, count=1)])
+            outputs.append(
+                torch.cat([first, model.forward(ids_of(1), one, pool, torch.tensor([0]))])
+            )
+
+    assert torch.equal(*outputs)
+    assert outputs[0].isfinite().all()
+
+
+@pytest.mark.parametrize("size", [8, 20, 64, 96])
+@pytest.mark.parametrize("group", [1, 2, 3, 7])
+def test_attention_is_a_softmax_over_keys_and_values_in_bfloat16(
+    kernels: Kernels, size: int, group: int
+) -> None:
+    """Against float64, on rows of a prompt and on decoding ones."""
+    spans = [
+        Span(pages=range(40, 80), start=590, count=30),
+        Span(pages=range(40), start=600, count=1),
+        Span(pages=range(40), start=39, count=1),
+    ]
+    config = ModelConfig(
+        num_layers=1,
+        hidden=8,
+        num_heads=2 * group,
+        num_kv_heads=2,
+        head_dim=size,
+        feed_forward=8,
+        vocab=8,
+        context=1024,
+    )
+    pool = KVPool(config, 80, torch.bfloat16)
+    keys, values = random(80, 2, 16, size), random(80, 2, 16, size, seed=1)  # (…, position, D)
+    pool.keys[0].copy_(keys.view(80, 2, 16, size // 2, 2).movedim(2, 3))
+    pool.values[0].copy_(values.view(80, 2, 8, 2, size).movedim(3, 4))
+    queries = random(32, 2 * group + 4, size, seed=2)
+    out = attended(kernels, config, pool, Plan(spans), queries)
+
+    rows = [(spans[0].pages, 591 + i) for i in range(30)]
+    rows += [(span.pages, span.start + 1) for span in spans[1:]]
+    for row, (pages, end) in enumerate(rows):
+        k, v = (
+            x.bfloat16().double()[list(pages)].movedim(1, 0).reshape(2, -1, size)[:, :end]
+            for x in (keys, values)
+        )
+        q = queries[row, : 2 * group].double().view(2, group, size)
+        expected = (q @ k.mT).softmax(-1) @ v
+        torch.testing.assert_close(out[row], expected.flatten().float(), rtol=1e-4, atol=1e-5)
+
+
+def test_a_row_that_sees_nothing_gives_zeros(kernels: Kernels) -> None:
+    """Whatever lies in its pages and in its room."""
+    config = ModelConfig(
+        num_layers=1,
+        hidden=8,
+        num_heads=2,
+        num_kv_heads=1,
+        head_dim=16,
+        feed_forward=8,
+        vocab=8,
+        context=64,
+    )
+    pool = KVPool(config, 2, torch.bfloat16)
+    pool.keys[0].fill_(torch.nan)
+    pool.values[0].fill_(torch.nan)
+    plan = Plan([Span(pages=[0], start=0, count=1), Span(pages=[1], start=0, count=1)])
+    plan.readers["position"] = -1
+
+    out = attended(kernels, config, pool, plan, random(2, 4, 16))
+
+    assert torch.equal(out, torch.zeros(2, 32))
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="its instructions are of x86-64")

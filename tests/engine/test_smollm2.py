@@ -12,9 +12,8 @@ import torch
 
 from tests.engine.reference import reference_model
 from ttc.engine.local import LocalEngine
-from ttc.engine.local.attention import PAGE, Span
 from ttc.engine.local.hub.models import find
-from ttc.engine.local.kv import KVPool
+from ttc.engine.local.plan import PAGE, Plan, Span
 from ttc.ports import Request
 from ttc.types import Branch, Problem
 
@@ -104,9 +103,9 @@ def logits_of(engine: LocalEngine, ids: list[int]) -> torch.Tensor:
     """Every logit at every position of a text, (tokens, vocab)."""
     model, num_pages = engine._batch.model, -(-len(ids) // PAGE)
     spans = [Span(pages=range(num_pages), start=0, count=len(ids))]
-    pool = KVPool(model.config, num_pages)
+    pool = model.make_pool(num_pages)
     with torch.inference_mode():
-        return model.forward(torch.tensor(ids), spans, pool, torch.arange(len(ids)))
+        return model.forward(torch.tensor(ids), Plan(spans), pool, torch.arange(len(ids)))
 
 
 def test_logits_are_those_of_transformers(exact: LocalEngine, reference: Any) -> None:

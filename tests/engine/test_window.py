@@ -7,7 +7,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ttc.engine.local.attention import PAGE, Attention, Span
+from ttc.engine.local.attention import Attention
+from ttc.engine.local.plan import PAGE, Span
 
 SIZES = {"num_kv_heads": 2, "group": 3, "head_dim": 16}
 GROUP_ROWS = Attention.probe(**SIZES)

@@ -1,16 +1,22 @@
 /* Attention over pages of keys and values.
 
-   A row meets its pages from left to right, and its state (values, peak, mass) is folded over them
-   (Milakov and Gimelshein 2018, arXiv 1805.02867). What it meets depends on its own sequence alone,
-   so a result has the same bits whichever rows come with it, whether its positions were computed at
-   once or one by one, and whether its pages are shared. Rows of a block that share pages meet them
-   one after another, while they are in the cache (Juravsky et al. 2024, arXiv 2402.05099). */
+   A row meets the chunks that it sees from left to right, and its state (values, peak, mass) is
+   folded over them within a segment (Milakov and Gimelshein 2018, arXiv 1805.02867); its segments
+   are added from left to right in the end. Chunks and segments are counted from the beginning of a
+   sequence, so what a row computes depends on its own sequence alone: it has the same bits whichever
+   rows come with it, whether its positions were computed at once or one by one, and whether its
+   pages are shared.
+
+   Rows come sorted by their pages, and so those that share a chunk lie together: it is brought into
+   the cache once, for one product with all of them (Juravsky et al. 2024, arXiv 2402.05099; over
+   trees: Yao et al. 2024, arXiv 2404.00242). */
+#include <omp.h>
+
 #include "lanes.h"
+#include "pages.h"
 #include "step.h"
 
-#define BLOCK_ROWS 8
-#define MAX_GROUP 16 /* query heads of a key head that are folded together */
-#define MAX_DIM 256
+#define LEAST -1e30f /* below any score; not infinite, so that differences are numbers */
 
 /* One head of one row, in place: RMS norm (with `weight`), rotation of the halves, scale. */
 static void turn(float *x, int dim, const float *weight, float eps, const float *cos, const float *sin, float scale) {
@@ -31,160 +37,196 @@ static void turn(float *x, int dim, const float *weight, float eps, const float 
 void rotate_and_write(const struct model *model, const struct layer *layer, const struct step *step) {
     const int dim = model->head_dim, heads = model->heads, kv = model->kv_heads;
 #pragma omp parallel for schedule(static) if (step->num_rows >= 4)
-    for (int r = 0; r < step->num_rows; r++) {
-        float *row = step->qkv + (size_t)r * (heads + 2 * kv) * dim;
-        const float *cos = layer->is_rotated ? step->cos + (size_t)r * dim / 2 : 0;
-        const float *sin = step->sin + (size_t)r * dim / 2;
+    for (int k = 0; k < step->num_rows; k++) {
+        const struct reader *reader = &step->readers[k];
+        float *row = step->qkv + (size_t)reader->row * (heads + 2 * kv) * dim;
+        const float *cos = layer->is_rotated ? step->cos + (size_t)reader->position * dim / 2 : 0;
+        const float *sin = step->sin + (size_t)reader->position * dim / 2;
         for (int h = 0; h < heads + kv; h++)
             turn(
                 row + h * dim, dim, layer->qk_norm ? layer->qk_norm + h * dim : 0, model->norm_eps, cos,
                 sin, h < heads ? model->query_scale : 1);
-        int slot = step->positions[r] % PAGE;
-        size_t page = step->pages[step->tables[r] + step->positions[r] / PAGE];
+        size_t page = step->pages[reader->table + reader->position / PAGE];
         for (int h = 0; h < kv; h++) {
-            float *keys = layer->keys + (page * kv + h) * dim * PAGE + slot;
-            float *values = layer->values + ((page * kv + h) * PAGE + slot) * dim;
-            for (int d = 0; d < dim; d++) keys[d * PAGE] = row[(heads + h) * dim + d];
-            memcpy(values, row + (heads + kv + h) * dim, dim * sizeof *values);
+            size_t at = (page * kv + h) * dim * PAGE;
+            put_position(
+                reader->position % PAGE, dim, row + (heads + h) * dim, row + (heads + kv + h) * dim,
+                layer->keys + at, layer->values + at);
         }
     }
 }
 
-struct state {
-    float peak, mass;
-    float values[MAX_DIM];
-};
-
-/* The pages of a chunk, of one key head. */
-struct chunk {
-    const float *keys[PAGES];   /* [dim][PAGE] each */
-    const float *values[PAGES]; /* [PAGE][dim] each */
-};
-
-/* The scores of a chunk's positions; query [dim]. */
-INLINE void score(const float *query, const struct chunk *chunk, int dim, floats scores[CHUNK / WIDTH]) {
-    for (int half = 0; half < CHUNK / WIDTH; half += 8) { /* eight sums fit into registers */
-        floats sums[8] = {};
-        for (int d = 0; d < dim; d++) {
-            floats q = all(query[d]);
-#pragma GCC unroll 8
-            for (int v = 0; v < 8 && v < CHUNK / WIDTH; v++)
-                sums[v] += q * load(
-                    chunk->keys[(half + v) * WIDTH / PAGE] + d * PAGE + (half + v) * WIDTH % PAGE);
+/* Cuts the rows of each segment into items, and gives their number. Rows that share the segment's
+   first chunk are one item, up to `most` of them. */
+static int cut(const struct step *step, int most, struct item *items) {
+    int count = 0;
+    for (int segment = 0; segment < step->num_segments; segment++) {
+        const int shared = (segment * SEGMENT + CHUNK) / PAGE, n = step->num_rows;
+        struct item *item = 0;
+        for (int k = 0; k < n; k++) {
+            const struct reader *reader = &step->readers[k];
+            if (reader->position < segment * SEGMENT) continue;
+            int rows = item ? k - item->first : 0;
+            int joins = reader->shared >= shared ? rows < most
+                                                : rows < LEAST_ROWS && (k + 1 == n || reader[1].shared < shared);
+            if (!item || item->end != k || !joins) {
+                item = &items[count++];
+                *item = (struct item){segment, k, k};
+            }
+            item->end = k + 1;
         }
-        for (int v = 0; v < 8 && v < CHUNK / WIDTH; v++) scores[half + v] = sums[v];
     }
+    return count;
 }
 
-/* Adds weighted values to the columns of `out` from `d` on, `vectors` at once, which stay in
-   registers; gives the first column that is left. */
-INLINE int gather_by(
-    const int vectors, int d, float *out, const float *weights, int first, int end, const float *values,
-    int dim) {
-    for (; d + vectors * WIDTH <= dim; d += vectors * WIDTH) {
-        floats sums[8];
-        for (int v = 0; v < vectors; v++) sums[v] = load(out + d + v * WIDTH);
-        for (int t = first; t < end; t++) {
-            floats w = all(weights[t]);
-#pragma GCC unroll 8
-            for (int v = 0; v < vectors; v++) sums[v] += w * load(values + t * dim + d + v * WIDTH);
+/* What threads take one after another. More rows in an item are fewer reads of their pages, and
+   fewer items leave threads idle. */
+void plan_items(struct step *step, int kv_heads) {
+    int most = MOST_ROWS;
+    while ((step->num_items = cut(step, most, step->items)) * kv_heads < 4 * omp_get_max_threads() &&
+           most > LEAST_ROWS)
+        most /= 2;
+}
+
+/* Turns the scores of a tile's positions into weights; the peak and the mass of its states move on.
+   Where all of the chunk is seen, and that is known when it is compiled, nothing is masked. */
+INLINE void weigh_as(struct tile *tile, const int whole) {
+    const int from = whole ? 0 : tile->first / PAGE * PAGE_VECTORS;
+    const int to = whole ? CHUNK / WIDTH : (tile->end + PAGE - 1) / PAGE * PAGE_VECTORS;
+    for (int q = 0; q < tile->count; q++) {
+        float *weights = tile->weights[q];
+        floats peaks = all(LEAST);
+        for (int v = from; v < to; v++) {
+            ints position = count_from(v * WIDTH), seen = (position >= tile->first) & (position < tile->end);
+            floats scores = load(weights + v * WIDTH);
+            peaks = larger(whole ? scores : choose(seen, scores, all(LEAST)), peaks);
         }
-        for (int v = 0; v < vectors; v++) store(out + d + v * WIDTH, sums[v]);
-    }
-    return d;
-}
-
-/* Adds weighted values to `out` [dim]. */
-INLINE void gather(float *out, const float *weights, int first, int end, const float *values, int dim) {
-    int d = gather_by(8, 0, out, weights, first, end, values, dim);
-    d = gather_by(4, d, out, weights, first, end, values, dim);
-    d = gather_by(1, d, out, weights, first, end, values, dim);
-    for (int t = first; t < end; t++)
-        for (int i = d; i < dim; i++) out[i] += weights[t] * values[t * dim + i];
-}
-
-/* Folds the positions [first, end) of a chunk into a state. */
-static void fold(
-    struct state *state, const float *query, const struct chunk *chunk, int dim, int first, int end) {
-    floats scores[CHUNK / WIDTH], peaks = all(-INFINITY);
-    score(query, chunk, dim, scores);
-    for (int v = 0; v < CHUNK / WIDTH; v++) {
-        ints position = count_from(v * WIDTH);
-        scores[v] = choose((position >= first) & (position < end), scores[v], all(-INFINITY));
-        peaks = larger(scores[v], peaks);
-    }
-    float peak = largest_lane(peaks);
-    if (!(peak > state->peak)) peak = state->peak;
-    float weights[CHUNK];
-    floats masses[PARTS] = {};
-    for (int v = 0; v < CHUNK / WIDTH; v++) {
-        ints position = count_from(v * WIDTH);
-        ints seen = (position >= first) & (position < end);
-        floats weight = (floats)((ints)exponential(scores[v] - peak) & seen);
-        store(weights + v * WIDTH, weight);
-        masses[v % PARTS] += weight;
-    }
-    float kept = exponential(all(state->peak - peak))[0];
-    state->peak = peak;
-    state->mass = state->mass * kept + sum_lanes(masses);
-    for (int d = 0; d < dim; d++) state->values[d] *= kept;
-    for (int p = first / PAGE; p * PAGE < end; p++) {
-        int from = first - p * PAGE, to = end - p * PAGE;
-        gather(
-            state->values, weights + p * PAGE, from > 0 ? from : 0, to < PAGE ? to : PAGE,
-            chunk->values[p], dim);
+        float peak = largest_lane(peaks), before = *tile->peaks[q];
+        if (!(peak > before)) peak = before;
+        floats masses[PARTS] = {};
+        for (int v = from; v < to; v++) {
+            ints position = count_from(v * WIDTH), seen = (position >= tile->first) & (position < tile->end);
+            floats weight = exponential(load(weights + v * WIDTH) - peak);
+            if (!whole) weight = (floats)((ints)weight & seen);
+            store(weights + v * WIDTH, weight);
+            masses[v % PARTS] += weight;
+        }
+        tile->kept[q] = before == peak ? 1 : exponential(all(before - peak))[0];
+        *tile->peaks[q] = peak;
+        *tile->masses[q] = *tile->masses[q] * tile->kept[q] + sum_lanes(masses);
     }
 }
 
-/* One key head of a block of rows. */
-static void attend_block(
-    const struct model *model, const struct layer *layer, const struct step *step, int head, int first_row,
-    int end_row) {
+static __attribute__((noinline)) void weigh(struct tile *tile) {
+    if (tile->first == 0 && tile->end == CHUNK)
+        weigh_as(tile, 1);
+    else
+        weigh_as(tile, 0);
+}
+
+/* Scores, weighs and adds for a tile of a known number of queries. */
+INLINE void fold_by(const int queries, struct tile *tile, const struct chunk *chunk, int dim) {
+    const int pages = SUMS / PAGE_VECTORS / queries > 0 ? SUMS / PAGE_VECTORS / queries : 1;
+    const int at_once = pages >= 4 ? 4 : pages >= 2 ? 2 : 1, vectors = SUMS / queries;
+    int page = tile->first / PAGE;
+    for (; (page + at_once) * PAGE <= tile->end; page += at_once)
+        score(queries, at_once, page, tile, chunk, dim);
+    for (; page * PAGE < tile->end; page++) score(queries, 1, page, tile, chunk, dim);
+    weigh(tile);
+    int d = add_columns(queries, vectors, 0, tile, chunk, dim);
+    if (vectors > 1) d = add_columns(queries, 1, d, tile, chunk, dim);
+    add_rest(d, tile, chunk, dim);
+}
+
+/* Folds a tile's chunk into its states, and empties it. */
+static void fold(struct tile *tile, const struct chunk *chunk, int dim) {
+    switch (tile->count) {
+    case 4: fold_by(4, tile, chunk, dim); break;
+    case 3: fold_by(3, tile, chunk, dim); break;
+    case 2: fold_by(2, tile, chunk, dim); break;
+    case 1: fold_by(1, tile, chunk, dim);
+    }
+    tile->count = 0;
+}
+
+/* Where the state of a row's head in a segment lies. */
+static size_t state_of(const struct model *model, const struct step *step, int k, int segment, int head) {
+    return ((size_t)k * step->num_segments + segment) * model->heads + head;
+}
+
+/* One key head of an item. */
+static void attend_item(
+    const struct model *model, const struct layer *layer, const struct step *step, int head, const struct item *item) {
     const int dim = model->head_dim, kv = model->kv_heads, group = model->heads / kv;
     const size_t width = (size_t)(model->heads + 2 * kv) * dim;
-    struct state states[BLOCK_ROWS][MAX_GROUP];
-    for (int r = 0; r < end_row - first_row; r++)
-        for (int g = 0; g < group; g++) {
-            states[r][g].peak = -1e30f;
-            states[r][g].mass = 0;
-            memset(states[r][g].values, 0, dim * sizeof(float));
-        }
-    int last = 0;
-    for (int r = first_row; r < end_row; r++) last = step->positions[r] > last ? step->positions[r] : last;
-    for (int chunk = 0; chunk <= last / CHUNK; chunk++)
-        for (int r = first_row; r < end_row; r++) {
-            int end = step->positions[r] + 1 - chunk * CHUNK;
-            int first = layer->window ? end - layer->window : 0;
+    const struct state *states = &step->states;
+    for (int k = item->first; k < item->end; k++) {
+        size_t at = state_of(model, step, k, item->segment, head * group);
+        memset(states->values + at * dim, 0, group * dim * sizeof(float));
+        for (int g = 0; g < group; g++) states->peaks[at + g] = LEAST, states->masses[at + g] = 0;
+    }
+    for (int c = item->segment * SEGMENT / CHUNK; c < (item->segment + 1) * SEGMENT / CHUNK; c++) {
+        struct tile tile = {.count = 0};
+        struct chunk chunk;
+        int is_another = 1;
+        for (int k = item->first; k < item->end; k++) {
+            const struct reader *reader = &step->readers[k];
+            is_another |= reader->shared < (c + 1) * PAGES;
+            int end = reader->position + 1 - c * CHUNK, first = layer->window ? end - layer->window : 0;
             if (end <= 0 || first >= CHUNK) continue;
-            struct chunk its;
-            for (int p = 0; p < PAGES; p++) { /* pages that are not there yet are hidden */
-                int there = p * PAGE < end ? p : 0;
-                size_t page = step->pages[step->tables[r] + chunk * PAGES + there];
-                its.keys[p] = layer->keys + (page * kv + head) * dim * PAGE;
-                its.values[p] = layer->values + (page * kv + head) * dim * PAGE;
+            end = end < CHUNK ? end : CHUNK;
+            first = first > 0 ? first : 0;
+            if (is_another || end != tile.end || first != tile.first) {
+                fold(&tile, &chunk, dim);
+                for (int p = first / PAGE; p * PAGE < end; p++) {
+                    size_t page = step->pages[reader->table + c * PAGES + p];
+                    chunk.keys[p] = layer->keys + (page * kv + head) * dim * PAGE;
+                    chunk.values[p] = layer->values + (page * kv + head) * dim * PAGE;
+                }
+                tile.first = first, tile.end = end, is_another = 0;
             }
-            const float *query = step->qkv + r * width + (size_t)head * group * dim;
-            for (int g = 0; g < group; g++)
-                fold(
-                    &states[r - first_row][g], query + g * dim, &its, dim, first > 0 ? first : 0,
-                    end < CHUNK ? end : CHUNK);
+            for (int g = 0; g < group; g++) {
+                size_t at = state_of(model, step, k, item->segment, head * group + g);
+                tile.queries[tile.count] = step->qkv + reader->row * width + (head * group + g) * dim;
+                tile.values[tile.count] = states->values + at * dim;
+                tile.peaks[tile.count] = states->peaks + at;
+                tile.masses[tile.count] = states->masses + at;
+                if (++tile.count == TILE_QUERIES) fold(&tile, &chunk, dim);
+            }
         }
-    for (int r = first_row; r < end_row; r++)
-        for (int g = 0; g < group; g++) {
-            float *out = step->attended + ((size_t)r * model->heads + head * group + g) * dim;
-            const struct state *state = &states[r - first_row][g];
-            float inverse = 1 / state->mass;
-            for (int d = 0; d < dim; d++) out[d] = state->values[d] * inverse;
-        }
+        fold(&tile, &chunk, dim);
+    }
+}
+
+/* The attention of one head of one row out of its segments; zeros where it saw nothing. */
+static void merge(const struct model *model, const struct layer *layer, const struct step *step, int k, int head) {
+    const int dim = model->head_dim, position = step->readers[k].position;
+    const int first = layer->window && position >= layer->window ? (position + 1 - layer->window) / SEGMENT : 0;
+    const int end = (position + SEGMENT) / SEGMENT; /* none of a row that stands nowhere, at -1 */
+    const struct state *states = &step->states;
+    float *out = step->attended + ((size_t)step->readers[k].row * model->heads + head) * dim;
+    float peak = LEAST, mass = 0;
+    for (int s = first; s < end; s++) {
+        float other = states->peaks[state_of(model, step, k, s, head)];
+        peak = other > peak ? other : peak;
+    }
+    memset(out, 0, dim * sizeof *out);
+    for (int s = first; s < end; s++) {
+        size_t at = state_of(model, step, k, s, head);
+        float weight = states->peaks[at] == peak ? 1 : exponential(all(states->peaks[at] - peak))[0];
+        mass += weight * states->masses[at];
+        for (int d = 0; d < dim; d++) out[d] += weight * states->values[at * dim + d];
+    }
+    float inverse = mass > 0 ? 1 / mass : mass; /* a NaN stays one */
+    for (int d = 0; d < dim; d++) out[d] *= inverse;
 }
 
 /* attended [rows][heads head_dim], from the queries in `qkv` and the pages. */
 void attend(const struct model *model, const struct layer *layer, const struct step *step) {
-    int blocks = (step->num_rows + BLOCK_ROWS - 1) / BLOCK_ROWS;
 #pragma omp parallel for schedule(dynamic, 1)
-    for (int item = 0; item < blocks * model->kv_heads; item++) {
-        int first = item / model->kv_heads * BLOCK_ROWS;
-        int end = first + BLOCK_ROWS < step->num_rows ? first + BLOCK_ROWS : step->num_rows;
-        attend_block(model, layer, step, item % model->kv_heads, first, end);
-    }
+    for (int i = 0; i < step->num_items * model->kv_heads; i++)
+        attend_item(model, layer, step, i % model->kv_heads, &step->items[i / model->kv_heads]);
+#pragma omp parallel for schedule(static) if (step->num_rows >= 4)
+    for (int i = 0; i < step->num_rows * model->heads; i++)
+        merge(model, layer, step, i / model->heads, i % model->heads);
 }

@@ -44,7 +44,27 @@ INLINE floats choose(ints mask, floats yes, floats no) {
     return (floats)(((ints)yes & mask) | ((ints)no & ~mask));
 }
 
-INLINE floats larger(floats a, floats b) { return choose(a > b, a, b); }
+/* a > b ? a : b, lane by lane, which is one instruction of x86. */
+INLINE floats larger(floats a, floats b) {
+#if WIDTH == 16
+    return _mm512_max_ps(a, b);
+#elif WIDTH == 8
+    return _mm256_max_ps(a, b);
+#else
+    return choose(a > b, a, b);
+#endif
+}
+
+/* a < b ? a : b */
+INLINE floats smaller(floats a, floats b) {
+#if WIDTH == 16
+    return _mm512_min_ps(a, b);
+#elif WIDTH == 8
+    return _mm256_min_ps(a, b);
+#else
+    return choose(a < b, a, b);
+#endif
+}
 
 INLINE floats magnitude(floats v) { return (floats)((ints)v & 0x7fffffff); }
 
@@ -67,7 +87,7 @@ INLINE floats to_floats(ints v) { return __builtin_convertvector(v, floats); }
    into the exponent, and a Taylor polynomial takes the rest, which is below ln(2) / 2. */
 INLINE floats exponential(floats x) {
     x = larger(x, all(-87.0f));
-    x = choose(x < 88.0f, x, all(88.0f));
+    x = smaller(x, all(88.0f));
     floats n = nearest(x * 1.44269504f);
     floats r = (x - n * 0.693359375f) + n * 2.12194440e-4f; /* ln 2 in two parts */
     floats p = all(1.0f / 5040);

@@ -16,16 +16,19 @@ __all__ = [
     "DRAWN",
     "GROUP",
     "PANEL",
+    "SEGMENT",
     "Kernels",
     "LayerStruct",
     "LinearStruct",
     "ModelStruct",
     "RowsStruct",
+    "StateStruct",
     "StepStruct",
 ]
 
-GROUP, PANEL = 64, 16
-"""Columns that share a scale, and outputs that lie together; see `step.h`."""
+GROUP, PANEL, SEGMENT = 64, 16, 256
+"""Columns that share a scale, outputs that lie together, and positions that attention folds one
+chunk after another; see `step.h`."""
 
 
 class LinearStruct(Structure):
@@ -87,6 +90,16 @@ class ModelStruct(Structure):
     )
 
 
+class StateStruct(Structure):
+    """`struct state`."""
+
+    _fields_ = (
+        ("values", c_void_p),
+        ("peaks", c_void_p),
+        ("masses", c_void_p),
+    )
+
+
 class StepStruct(Structure):
     """`struct step`."""
 
@@ -94,17 +107,21 @@ class StepStruct(Structure):
         ("residual", c_void_p),
         ("cos", c_void_p),
         ("sin", c_void_p),
-        ("positions", c_void_p),
-        ("tables", c_void_p),
+        ("readers", c_void_p),
         ("pages", c_void_p),
         ("wanted", c_void_p),
         ("logits", c_void_p),
         ("qkv", c_void_p),
         ("attended", c_void_p),
         ("gate_up", c_void_p),
+        ("scratch", c_void_p),
         ("codes", RowsStruct),
+        ("states", StateStruct),
+        ("items", c_void_p),
         ("num_rows", c_int32),
         ("num_wanted", c_int32),
+        ("num_segments", c_int32),
+        ("num_items", c_int32),
     )
 
 
@@ -156,7 +173,7 @@ class Kernels:
         library = load_library(options)
         self._pack, self._run_step = library.pack, library.run_step
         self._pack.argtypes = [c_void_p, c_int32, c_int32, c_int32, c_void_p, c_void_p]
-        self._run_step.argtypes = [POINTER(ModelStruct), POINTER(StepStruct), c_void_p]
+        self._run_step.argtypes = [POINTER(ModelStruct), POINTER(StepStruct)]
         self._measure_rows, self._sample = library.measure_rows, library.sample
         self._measure_rows.argtypes = [c_void_p, c_int32, c_int32, c_void_p]
         self._sample.argtypes = [c_void_p, c_int32, c_int32, *[c_void_p] * 4, c_int32]
@@ -171,9 +188,9 @@ class Kernels:
         rows, inputs = weight.shape
         self._pack(weight.data_ptr(), rows, inputs, first_row, panels.data_ptr(), scales.data_ptr())
 
-    def run_step(self, model: ModelStruct, step: StepStruct, scratch: torch.Tensor) -> None:
+    def run_step(self, model: ModelStruct, step: StepStruct) -> None:
         """Computes a step; see `step.c`."""
-        self._run_step(model, step, scratch.data_ptr())
+        self._run_step(model, step)
 
     def measure(self, logits: torch.Tensor) -> npt.NDArray[np.void]:
         """What `DRAWN` tells of rows (n, vocab), their tokens apart."""

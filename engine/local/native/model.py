@@ -1,9 +1,9 @@
 """A model whose steps run in C: the same families as `ttc.engine.local.model`, another arithmetic.
 
 Weights and activations are int8, with a scale for every 64 columns of a row; products are summed in
-integers, and everything else is float32. Each result depends on its
-own sequence alone, to the bit, by construction: nothing is padded and nothing is probed. It is the
-same on every processor.
+integers, keys and values are kept in bfloat16, and everything else is float32. Each result depends
+on its own sequence alone, to the bit, by construction: nothing is padded and nothing is probed. It
+is the same on every processor.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 import torch
 import torch.nn.functional as F
 
-from ttc.engine.local.attention import CHUNK, Span
+from ttc.engine.local.attention import CHUNK
 from ttc.engine.local.config import ModelConfig
 from ttc.engine.local.files.loader import Rows, Weights, vector
 from ttc.engine.local.kv import KVPool
@@ -21,14 +21,16 @@ from ttc.engine.local.linear import Linear
 from ttc.engine.local.model import reward_layers, stacked_bias, stacked_qk_norm
 from ttc.engine.local.native.library import (
     GROUP,
+    SEGMENT,
     Kernels,
     LayerStruct,
     LinearStruct,
     ModelStruct,
-    StepStruct,
 )
+from ttc.engine.local.native.room import Room
 from ttc.engine.local.native.sampler import NativeSampler
 from ttc.engine.local.native.weights import Packer, QuantisedLinear
+from ttc.engine.local.plan import Plan
 from ttc.engine.local.rotation import Rotation
 from ttc.engine.local.sample import Draw, Drawn
 from ttc.errors import EngineError
@@ -60,12 +62,13 @@ class NativeModel:
         progress: Callable[[int, int], None] = lambda done, total: None,
     ) -> None:
         self.check(config)
-        self.config = config
-        self.numerics = f"int8/{GROUP} attention={CHUNK}/fp32"
+        self.config, self.costs = config, config.costs(kv_number_bytes=2)
+        self.numerics = f"int8/{GROUP} attention={CHUNK}/{SEGMENT} kv=bf16"
         """The types and kernels that decide the bits of a result."""
         self._kernels, self._sampler = kernels, NativeSampler(kernels)
         self._embedding = weights["token_embd.weight"]  # (vocab, hidden)
         self._rotation = Rotation(config.rope, config.head_dim)
+        self._room = Room(config)
         self._kept: list[object] = []  # what structures point to
         self._pool: KVPool | None = None
         self._residual = torch.empty(0, config.hidden)
@@ -111,45 +114,37 @@ class NativeModel:
                 "arithmetic='fp32'"
             )
 
+    def make_pool(self, num_pages: int) -> KVPool:
+        """Memory for keys and values, in bfloat16."""
+        return KVPool(self.config, num_pages, torch.bfloat16)
+
     def forward(
-        self, token_ids: torch.Tensor, spans: Sequence[Span], pool: KVPool, wanted: torch.Tensor
+        self, token_ids: torch.Tensor, plan: Plan, pool: KVPool, wanted: torch.Tensor
     ) -> torch.Tensor:
         """Computes a step: writes its keys and values, and returns logits, or rewards.
 
         Args:
             token_ids: (rows,) the tokens of all spans, one after another.
-            spans: where they stand.
+            plan: where they stand.
             pool: keys and values, those of earlier positions computed.
             wanted: (n,) the rows whose logits are wanted.
 
         Returns:
-            (n, vocab), or (n, labels) of a reward model, whose head is computed in float32
+            (n, vocab), which the next step may overwrite; or (n, labels) of a reward model, whose
+            head is computed in float32
         """
         if pool is not self._pool:
             self._bind(pool)
-        config, rows = self.config, len(token_ids)
-        positions, tables, pages = _places(spans)
-        turn = self._rotation(positions.long())
-        residual = self._embedding[token_ids].float().contiguous()
-        cos, sin = turn.cos.contiguous(), turn.sin.contiguous()
-        asked = wanted.int() if self._reward is None else _int32([])
-        logits = torch.empty(len(asked), config.vocab)
-        queries, keys = config.num_heads * config.head_dim, config.num_kv_heads * config.head_dim
-        widest = max(config.hidden, queries, config.feed_forward)
-        groups = -(-widest // GROUP)
-        qkv, attended = torch.empty(rows, queries + 2 * keys), torch.empty(rows, queries)
-        gate_up, scratch = torch.empty(rows, 2 * config.feed_forward), torch.empty(rows, widest)
-        codes = torch.empty(rows, groups * GROUP, dtype=torch.int8)
-        scales, sums = torch.empty(rows, groups), torch.empty(rows, groups, dtype=torch.int32)
-        step = StepStruct(
-            *(t.data_ptr() for t in (residual, cos, sin, positions, tables, pages, asked, logits)),
-            *(t.data_ptr() for t in (qkv, attended, gate_up)),
-            (codes.data_ptr(), scales.data_ptr(), sums.data_ptr(), 0),
-            rows,
-            len(asked),
-        )
-        self._kernels.run_step(self._model, step, scratch)
-        self._residual = residual
+        room, step = self._room, self._room.step
+        room.fit(plan)
+        turn = self._rotation.tables(plan.length)
+        step.cos, step.sin = turn.cos.data_ptr(), turn.sin.data_ptr()
+        self._residual = room.residual(plan.num_rows)
+        self._residual.copy_(self._embedding[token_ids])
+        asked = wanted.int() if self._reward is None else wanted[:0].int()
+        step.wanted = asked.data_ptr()
+        logits = room.logits(len(asked))
+        self._kernels.run_step(self._model, step)
         return logits if self._reward is None else self._reward(self.hidden(wanted))
 
     def hidden(self, rows: torch.Tensor) -> torch.Tensor:
@@ -205,19 +200,3 @@ class NativeModel:
         values = values.float().contiguous()
         self._kept.append(values)
         return values.data_ptr()
-
-
-def _places(spans: Sequence[Span]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Each row's position, where its pages begin in the list of all pages, and that list."""
-    positions: list[int] = []
-    tables: list[int] = []
-    pages: list[int] = []
-    for span in spans:
-        positions += span.positions
-        tables += [len(pages)] * span.count
-        pages += span.pages
-    return _int32(positions), _int32(tables), _int32(pages)
-
-
-def _int32(values: Sequence[int]) -> torch.Tensor:
-    return torch.tensor(values, dtype=torch.int32)

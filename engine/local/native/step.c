@@ -32,10 +32,11 @@ static void activate(const float *gate_up, int num_rows, int n, float *out) {
     }
 }
 
-/* Computes a step: writes its keys and values, and the logits of the wanted rows. `scratch` has room
-   for [rows] of the widest of hidden, heads * head_dim and feed_forward. */
-void run_step(const struct model *model, struct step *step, float *scratch) {
+/* Computes a step: writes its keys and values, and the logits of the wanted rows. */
+void run_step(const struct model *model, struct step *step) {
     const int n = step->num_rows;
+    float *scratch = step->scratch;
+    plan_items(step, model->kv_heads);
     for (int l = 0; l < model->num_layers; l++) {
         const struct layer *layer = &model->layers[l];
         normalise(model, step->residual, 0, n, layer->attention_norm, scratch);

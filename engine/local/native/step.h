@@ -4,9 +4,11 @@
 
 #include <stdint.h>
 
-enum { GROUP = 64, PANEL = 16, CHUNK = 64, PAGE = 16, PAGES = CHUNK / PAGE };
+enum { GROUP = 64, PANEL = 16, PAGE = 16, CHUNK = 64, SEGMENT = 256, PAGES = CHUNK / PAGE };
 /* GROUP: columns that share a scale. PANEL: output columns that lie together.
-   CHUNK: positions that are folded at once. PAGE: positions that lie together, keys and values. */
+   PAGE: positions whose keys and values lie together. CHUNK: positions that are folded at once.
+   SEGMENT: positions that are folded one chunk after another. */
+enum { MOST_ROWS = 64, LEAST_ROWS = 8 }; /* of an item; see `plan_items` */
 
 /* A weight of int8 codes with a scale for GROUP columns of each output, as panels [outputs / 16][inputs / 4][16][4]:
    what one load of a vector brings is what one instruction multiplies. Inputs are padded to a
@@ -30,8 +32,7 @@ struct layer {
     struct linear qkv, output, gate_up, down;
     const float *attention_norm, *feed_forward_norm; /* [hidden] */
     const float *qk_norm;                            /* [heads + kv_heads][head_dim], or null */
-    float *keys;                                     /* [pages][kv_heads][head_dim][PAGE] */
-    float *values;                                   /* [pages][kv_heads][PAGE][head_dim] */
+    uint16_t *keys, *values; /* [pages][kv_heads][a page of one head, see `pages.h`] */
     int32_t is_rotated, window;                      /* a window of 0 is none */
 };
 
@@ -43,24 +44,46 @@ struct model {
     int32_t num_layers, hidden, heads, kv_heads, head_dim, feed_forward;
 };
 
+/* A row of a step, as it reads pages. Readers are sorted by what is in their tables of pages. */
+struct reader {
+    int32_t row;      /* where it lies in everything else */
+    int32_t position; /* in its sequence */
+    int32_t table;    /* where its sequence's pages begin in `pages` */
+    int32_t shared;   /* pages from the beginning on that it has in common with the reader before */
+};
+
+/* Readers that are attended to in one segment of their sequences, one after another. */
+struct item {
+    int32_t segment, first, end;
+};
+
+/* What is known of each reader, segment and head while its chunks are folded. */
+struct state {
+    float *values;         /* [readers][segments][heads][head_dim] */
+    float *peaks, *masses; /* [readers][segments][heads] */
+};
+
 /* One step: tokens of many sequences, each a row. */
 struct step {
-    float *residual;          /* [rows][hidden]: the embeddings, and then each layer's result */
-    const float *cos, *sin;   /* [rows][head_dim / 2] */
-    const int32_t *positions; /* [rows] */
-    const int32_t *tables;    /* [rows]: where the row's pages begin in `pages` */
+    float *residual;        /* [rows][hidden]: the embeddings, and then each layer's result */
+    const float *cos, *sin; /* [positions][head_dim / 2] */
+    const struct reader *readers; /* [rows] */
     const int32_t *pages;
     const int32_t *wanted; /* [num_wanted] rows whose logits are wanted */
     float *logits;         /* [num_wanted][vocab] */
     float *qkv;            /* [rows][(heads + 2 kv_heads) head_dim] */
     float *attended;       /* [rows][heads head_dim] */
     float *gate_up;        /* [rows][2 feed_forward] */
+    float *scratch;        /* [rows][the widest of hidden, heads head_dim and feed_forward] */
     struct rows codes;     /* room for the widest */
-    int32_t num_rows, num_wanted;
+    struct state states;
+    struct item *items;    /* room for [segments][rows] */
+    int32_t num_rows, num_wanted, num_segments, num_items;
 };
 
 void quantise(const float *x, int num_rows, int columns, struct rows *out);
 void multiply(const struct linear *weight, const struct rows *x, int num_rows, float *out, int adds);
+void plan_items(struct step *step, int kv_heads);
 void rotate_and_write(const struct model *model, const struct layer *layer, const struct step *step);
 void attend(const struct model *model, const struct layer *layer, const struct step *step);
 
