@@ -123,6 +123,7 @@ DRAW = np.dtype(
         ("top_k", np.int32),
         ("num_top", np.int32),
         ("num_seen", np.int32),
+        ("moments", np.int32),
     ],
     align=True,
 )
@@ -176,7 +177,7 @@ class Kernels:
         self._run_step(model, step, scratch.data_ptr())
 
     def measure(self, logits: torch.Tensor) -> npt.NDArray[np.void]:
-        """What `DRAWN` tells of rows (n, vocab), their tokens apart."""
+        """Of `DRAWN` the peaks and normalisers of rows (n, vocab)."""
         found = np.zeros(len(logits), DRAWN)
         self._measure_rows(logits.data_ptr(), *logits.shape, found.ctypes.data)
         return found
