@@ -1,9 +1,10 @@
 """What of an engine's step goes into drawing tokens, by how they are drawn.
 
-Run as `python benchmarks/perf/sampling.py [--model NAME] [--rows N] [--rounds N]`. Every round samples
-one prompt in each way in turns, so that all ways meet the same machine. A share is the processor time
-of drawing (masks, penalties, filters, noise, what is measured) over that of all steps; a figure is
-the median over rounds. The design allows 5 % at 64 rows, 152k tokens and temperature 1.
+Run as `python benchmarks/perf/sampling.py [--model NAME] [--rows N] [--rounds N]`. Every round
+samples one prompt in each way in turns, so that all ways meet the same machine. A share is the
+processor time of drawing (masks, penalties, filters, noise, what is measured) over that of all
+steps; a figure is the median over rounds. The design allows 5 % at 64 rows, 152k tokens and
+temperature 1.
 """
 
 from __future__ import annotations
