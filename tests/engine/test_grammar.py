@@ -167,63 +167,65 @@ def test_digits_that_the_schema_itself_asks_for_are_written(
     assert json.loads(text_of(tokens, text)) == "1" * 50
 
 
-def schemas(depth: int = 2) -> st.SearchStrategy[dict[str, Any]]:
-    """Schemas that no two keywords of contradict each other."""
-    leaf = st.one_of(
-        st.builds(
-            lambda low, span: {"type": "integer", "minimum": low, "maximum": low + span},
-            st.integers(-200, 200),
-            st.integers(0, 300),
-        ),
-        st.builds(
-            lambda low, span: {"type": "number", "exclusiveMinimum": low, "maximum": low + span},
-            st.integers(-20, 20),
-            st.integers(1, 30),
-        ),
-        st.builds(
-            lambda low, span: {"type": "string", "minLength": low, "maxLength": low + span},
-            st.integers(0, 3),
-            st.integers(0, 4),
-        ),
-        st.just({"type": "string", "pattern": "^[a-c]{1,3}-?$"}),
-        st.just({"type": "string", "format": "date"}),
-        st.just({"type": "integer", "multipleOf": 3, "minimum": 0, "maximum": 99}),
-        st.sampled_from([{"type": "boolean"}, {"type": "null"}, {"const": "é\n"}]),
-        st.just({"enum": [1, "two", None, [True]]}),
-    )
-    if depth == 0:
-        return leaf
-    inner = schemas(depth - 1)
-    return st.one_of(
-        leaf,
-        st.builds(
-            lambda items, least, most: {
-                "type": "array",
-                "items": items,
-                "minItems": least,
-                "maxItems": least + most,
-            },
-            inner,
-            st.integers(0, 2),
-            st.integers(0, 2),
-        ),
-        st.builds(
-            lambda properties, required, others: {
-                "type": "object",
-                "properties": properties,
-                "required": sorted(properties)[:required],
-                "additionalProperties": others,
-                "maxProperties": 40,
-            },
-            st.dictionaries(st.sampled_from(["a", "b", 'c"', "d d"]), inner, max_size=3),
-            st.just(9),
-            st.sampled_from([False, {"type": "integer", "minimum": 0, "maximum": 9}]),
-        ),
-        st.builds(lambda one, other: {"anyOf": [one, other]}, inner, inner),
-    )
+def between(kind: str, low: str, high: str, least: int, span: int) -> dict[str, Any]:
+    """A schema of a type with two bounds."""
+    return {"type": kind, low: least, high: least + span}
 
 
-@given(schemas(), st.integers(0, 5))
+LEAVES = st.one_of(
+    st.builds(
+        lambda low, span: between("integer", "minimum", "maximum", low, span),
+        st.integers(-200, 200),
+        st.integers(0, 300),
+    ),
+    st.builds(
+        lambda low, span: between("number", "exclusiveMinimum", "maximum", low, span),
+        st.integers(-20, 20),
+        st.integers(1, 30),
+    ),
+    st.builds(
+        lambda low, span: between("string", "minLength", "maxLength", low, span),
+        st.integers(0, 3),
+        st.integers(0, 4),
+    ),
+    st.just({"type": "string", "pattern": "^[a-c]{1,3}-?$"}),
+    st.just({"type": "string", "format": "date"}),
+    st.just({"type": "integer", "multipleOf": 3, "minimum": 0, "maximum": 99}),
+    st.sampled_from([{"type": "boolean"}, {"type": "null"}, {"const": "é\n"}]),
+    st.just({"enum": [1, "two", None, [True]]}),
+)
+
+
+def larger(parts: st.SearchStrategy[dict[str, Any]]) -> st.SearchStrategy[dict[str, Any]]:
+    """Arrays, objects and choices of schemas."""
+    arrays = st.builds(
+        lambda items, least, span: (
+            {**between("array", "minItems", "maxItems", least, span)} | {"items": items}
+        ),
+        parts,
+        st.integers(0, 2),
+        st.integers(0, 2),
+    )
+    objects = st.builds(
+        lambda properties, others: {
+            "type": "object",
+            "properties": properties,
+            "required": sorted(properties),
+            "additionalProperties": others,
+            "maxProperties": 40,
+        },
+        st.dictionaries(st.sampled_from(["a", "b", 'c"', "d d"]), parts, max_size=3),
+        st.sampled_from([False, {"type": "integer", "minimum": 0, "maximum": 9}]),
+    )
+    choices = st.builds(lambda one, other: {"anyOf": [one, other]}, parts, parts)
+    return arrays | objects | choices
+
+
+SCHEMAS = st.recursive(LEAVES, larger, max_leaves=6)
+"""Schemas that no two keywords of contradict each other."""
+
+
+@given(SCHEMAS, st.integers(0, 5))
 @settings(max_examples=80, deadline=None)
 def test_what_a_schema_gives_is_valid_by_an_independent_check(
     grammars: Grammars, tokens: TextTokens, schema: dict[str, Any], seed: int

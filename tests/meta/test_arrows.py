@@ -109,6 +109,8 @@ def test_the_nouns_and_the_ports_need_the_standard_library_alone() -> None:
         "ttc.costs",
         "ttc.usage",
         "ttc.capabilities",
+        "ttc.constraints",
+        "ttc.schemas",
     }
     own = values | {"ttc.ports", "ttc.clock"}
     foreign = [

@@ -66,6 +66,17 @@ INLINE floats smaller(floats a, floats b) {
 #endif
 }
 
+/* Whether a lane of a comparison is true. */
+INLINE int any(ints mask) {
+#if WIDTH == 8
+    return _mm256_movemask_epi8((__m256i)mask) != 0;
+#elif WIDTH == 16
+    return _mm512_test_epi32_mask((__m512i)mask, (__m512i)mask) != 0;
+#else
+    return (mask[0] | mask[1] | mask[2] | mask[3]) != 0;
+#endif
+}
+
 INLINE floats magnitude(floats v) { return (floats)((ints)v & 0x7fffffff); }
 
 /* Lane numbers from `first` on. */

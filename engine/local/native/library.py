@@ -140,6 +140,7 @@ DRAW = np.dtype(
         ("top_k", np.int32),
         ("num_top", np.int32),
         ("num_seen", np.int32),
+        ("moments", np.int32),
     ],
     align=True,
 )
@@ -193,7 +194,7 @@ class Kernels:
         self._run_step(model, step)
 
     def measure(self, logits: torch.Tensor) -> npt.NDArray[np.void]:
-        """What `DRAWN` tells of rows (n, vocab), their tokens apart."""
+        """Of `DRAWN` the peaks and normalisers of rows (n, vocab)."""
         found = np.zeros(len(logits), DRAWN)
         self._measure_rows(logits.data_ptr(), *logits.shape, found.ctypes.data)
         return found

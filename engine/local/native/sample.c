@@ -20,6 +20,7 @@ struct draw {
     float repetition, presence, frequency;
     int32_t top_k; /* 0 keeps all */
     int32_t num_top, num_seen;
+    int32_t moments; /* whether entropy and self-certainty are asked for */
 };
 
 struct drawn {
@@ -72,34 +73,47 @@ static float peak_of(const float *logits, int vocab) {
     return peak > -INFINITY ? peak : NAN;
 }
 
-/* Normaliser, entropy and self-certainty (logsumexp - mean - ln V; Kang et al. 2025, arXiv
-   2502.18581) of the row's own distribution; logits of -infinity are no tokens. Its weights go to
+/* The row's own normaliser, and with `moments` its entropy and self-certainty (logsumexp - mean -
+   ln V; Kang et al. 2025, arXiv 2502.18581); logits of -infinity are no tokens. Its weights go to
    `weights`, unless that is null. */
-static void measure(const float *logits, int vocab, struct drawn *out, float *weights) {
+INLINE void sum_up(const float *logits, int vocab, struct drawn *out, float *weights, int moments) {
     double mass = 0, moment = 0, sum = 0;
     int64_t count = 0;
     for (int start = 0; start < vocab; start += BLOCK) {
-        floats masses[PARTS] = {}, moments[PARTS] = {}, sums[PARTS] = {};
+        floats masses[PARTS] = {}, products[PARTS] = {}, sums[PARTS] = {};
         ints counts = {};
-        for (int i = start; i < start + BLOCK && i < vocab; i += WIDTH) {
-            int part = i / WIDTH % PARTS;
-            floats x = load_some(logits + i, vocab - i, -INFINITY) - out->peak;
-            ints real = x > -INFINITY;
-            floats w = weigh(x), d = (floats)((ints)x & real);
-            if (weights) store_some(weights + i, vocab - i, w);
-            masses[part] += w;
-            moments[part] += w * d;
-            sums[part] += d;
-            counts -= real;
-        }
+        for (int i = start; i < start + BLOCK && i < vocab; i += LANES)
+            for (int p = 0; p < PARTS && i + p * WIDTH < vocab; p++) {
+                int at = i + p * WIDTH;
+                floats x = load_some(logits + at, vocab - at, -INFINITY) - out->peak;
+                floats w = weigh(x);
+                if (weights) store_some(weights + at, vocab - at, w);
+                masses[p] += w;
+                if (!moments) continue;
+                ints real = x > -INFINITY;
+                floats d = (floats)((ints)x & real);
+                products[p] += w * d;
+                sums[p] += d;
+                counts -= real;
+            }
         mass += sum_lanes(masses);
-        moment += sum_lanes(moments);
+        moment += sum_lanes(products);
         sum += sum_lanes(sums);
-        for (int i = 0; i < WIDTH; i++) count += counts[i];
+        for (int i = 0; moments && i < WIDTH; i++) count += counts[i];
     }
     out->normaliser = log(mass);
+    if (!moments) return;
     out->entropy = fmax(0, out->normaliser - moment / mass);
     out->certainty = fmax(0, out->normaliser - sum / count - log((double)count));
+}
+
+static void measure(const float *logits, int vocab, struct drawn *out, float *weights, int moments) {
+    if (moments)
+        sum_up(logits, vocab, out, weights, 1);
+    else if (weights)
+        sum_up(logits, vocab, out, weights, 0);
+    else
+        sum_up(logits, vocab, out, 0, 0);
 }
 
 static uint32_t bits_of(float weight) {
@@ -194,6 +208,7 @@ static int32_t race(const float *weights, int vocab, uint64_t key) {
         /* As floats, halved so that they fit signed integers. */
         floats u = to_floats((ints)(bits >> 1)) * 4.6566129e-10f;
         ints open = (u <= w * bound) & (w > 0);
+        if (!any(open)) continue;
         for (int j = 0; j < WIDTH; j++)
             if (open[j]) {
                 double ratio = -log1p(-((double)bits[j] + 0.5) * unit) / w[j];
@@ -208,7 +223,9 @@ static int32_t race(const float *weights, int vocab, uint64_t key) {
 }
 
 static int32_t first_of(const float *logits, int vocab, float peak) {
-    for (int32_t i = 0; i < vocab; i++)
+    int32_t i = 0;
+    while (i + WIDTH <= vocab && !any(load(logits + i) == all(peak))) i += WIDTH;
+    for (; i < vocab; i++)
         if (logits[i] == peak) return i;
     return -1;
 }
@@ -225,23 +242,24 @@ static void greatest(const float *logits, int vocab, int count, float *top) {
 }
 
 /* What is measured of one row; its peak is NaN where its logits are not finite. */
-static void measure_row(const float *logits, int vocab, struct drawn *out, float *weights) {
+static void measure_row(
+    const float *logits, int vocab, struct drawn *out, float *weights, int moments) {
     out->token = -1;
     out->peak = peak_of(logits, vocab);
-    if (out->peak == out->peak) measure(logits, vocab, out, weights);
+    if (out->peak == out->peak) measure(logits, vocab, out, weights, moments);
 }
 
 /* What is measured of rows [rows][vocab]. */
 void measure_rows(const float *logits, int rows, int vocab, struct drawn *out) {
 #pragma omp parallel for schedule(dynamic, 1) if (rows > 1)
-    for (int r = 0; r < rows; r++) measure_row(logits + (size_t)r * vocab, vocab, &out[r], 0);
+    for (int r = 0; r < rows; r++) measure_row(logits + (size_t)r * vocab, vocab, &out[r], 0, 0);
 }
 
 static void sample_row(
     const float *logits, int vocab, const struct draw *draw, struct drawn *out, float *weights) {
     int is_adjusted = draw->num_seen || draw->allowed;
     int is_plain = draw->temperature == 1 && !is_adjusted;
-    measure_row(logits, vocab, out, is_plain ? weights : 0);
+    measure_row(logits, vocab, out, is_plain ? weights : 0, draw->moments);
     if (out->peak != out->peak) return;
     const float *from = is_adjusted ? weights : logits;
     float peak = out->peak;

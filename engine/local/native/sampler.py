@@ -89,6 +89,7 @@ def _asked(draw: Draw, vocab: int) -> tuple[float, ...]:
         min(sampling.top_k or 0, vocab),
         min(sampling.logprobs, vocab),
         0 if seen is None else len(seen.ids),
+        sampling.entropy,
     )
 
 
