@@ -82,11 +82,16 @@ class Best(Node):
             return
         name = self._name(eligible)
         try:
-            yield _sure(self._pick(eligible, name, scope), name)
+            yield _sure(self.pick(eligible, name, scope), name)
         except VerifierError:
             scope.decide("no_finite_score", num_samples=len(seen), score=name)
 
-    def _pick(self, eligible: Sequence[Candidate], name: str, scope: Scope) -> Candidate:
+    def pick(self, eligible: Sequence[Candidate], name: str, scope: Scope) -> Candidate:
+        """The best by a score, or one that is drawn.
+
+        Raises:
+            VerifierError: no candidate has a finite score of that name.
+        """
         best = best_of(eligible, name)
         if self.soft is None:
             return best

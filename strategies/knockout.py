@@ -49,13 +49,13 @@ class Pairing(Comparing):
 
     def faults(self, given: Flow) -> list[str]:
         """As of all comparisons, and an odd number."""
-        faults = count_faults(comparisons=self.comparisons) or super().faults(given)
+        faults = count_faults(comparisons=self.comparisons)
         if not faults and self.comparisons % 2:
             faults = [
                 "comparisons is even, so that each solution is shown first as often as the other, "
                 f"not {self.comparisons}"
             ]
-        return faults
+        return faults or super().faults(given)
 
     async def compared(
         self, pairs: Sequence[tuple[Entry, Entry]], calls: Calls, scope: Scope

@@ -203,6 +203,10 @@ class ScoredRefinement(Refinement):
     enough: float | None = None
     """A score at which a candidate is left as it is."""
 
+    def __post_init__(self) -> None:
+        if self.verifier is not None:
+            Verify(self.verifier)  # says what is wrong with it, if anything is
+
     @property
     def roles(self) -> frozenset[str]:
         """Who revises, and whom the verifier asks."""
@@ -222,10 +226,8 @@ class ScoredRefinement(Refinement):
         return demands
 
     def faults(self, given: Flow) -> list[str]:
-        """Numbers out of range, a verifier that is none or missing, a score never reached."""
+        """Numbers out of range, a verifier that is missing, a score that is never reached."""
         faults = super().faults(given)
-        if not isinstance(self.verifier, Verifier | None):
-            return [*faults, f"verifier={self.verifier!r} is no verifier"]
         bounds = self.verifier.range if self.verifier else None
         if self.verifier is None and self.needs_scores:
             faults.append("it goes by scores; pass verifier=unit_tests(), say")

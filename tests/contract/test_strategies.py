@@ -195,6 +195,21 @@ def test_results_do_not_depend_on_timing(name: str) -> None:
 
 
 @each
+@pytest.mark.parametrize("budget", [Budget(tokens=150), Budget(tokens=900), Budget(calls=5)])
+def test_a_tight_budget_grants_the_same_whatever_is_fast(name: str, budget: Budget) -> None:
+    """Grants follow from what earlier calls used."""
+    runs = [
+        solved(
+            CASES[name](4), talker(0.1), seed=4, pace=uneven(salt), concurrency=slots, budget=budget
+        ).outcome
+        for salt, slots in ((1, 1), (3, 16))
+    ]
+
+    assert seen(runs[0]) == seen(runs[1])
+    assert not any(outcome.timing_dependent for outcome in runs)
+
+
+@each
 def test_a_deadline_returns_what_there_is(name: str) -> None:
     """By then, whatever hangs."""
     run = solved(CASES[name](4), talker(), pace=uneven(5), budget=Budget(seconds=0.5))

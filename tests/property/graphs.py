@@ -14,6 +14,7 @@ from ttc.strategies import (
     AgreeingWindow,
     AnytimeValid,
     Best,
+    BudgetForcing,
     CannotBeOvertaken,
     Cascade,
     Certaindex,
@@ -22,10 +23,20 @@ from ttc.strategies import (
     Doubling,
     EarlyExit,
     Exhausted,
+    GenSelect,
+    Instruct,
+    Knockout,
+    MixtureOfAgents,
+    Paraphrase,
+    RecursiveAggregation,
+    Revisions,
     Sample,
     SampleInRounds,
     SelfConsistency,
+    SelfRefine,
     Share,
+    SpecReason,
+    Summarise,
     Verify,
     Vote,
 )
@@ -70,10 +81,30 @@ TRACES = st.sampled_from(
 )
 
 
+SHORT = {"max_tokens": 8}
+IN_STAGES: Sequence[Node] = (
+    Revisions(length=2, chains=2, **SHORT),
+    BudgetForcing(n=2, max_thinking=12, waits=1, ends="5", max_tokens=4),
+    Summarise(n=2, segments=2, summary_tokens=4, max_tokens=4),
+    SpecReason(n=2, max_steps=2, step_tokens=4, draft="policy", delimiter="1"),
+    Instruct("", "Think.") >> Sample(n=1, **SHORT),
+    Paraphrase(n=1, **SHORT) >> Sample(n=1, **SHORT),
+    MixtureOfAgents("policy", "policy", layers=1, max_tokens=8),
+    Sample(n=2, **SHORT) >> SelfRefine(rounds=1, **SHORT),
+    Sample(n=2, **SHORT) >> RecursiveAggregation(size=2, rounds=1, **SHORT),
+    Sample(n=3, **SHORT) >> Knockout(role="policy", **SHORT),
+    Sample(n=3, **SHORT) >> GenSelect(role="policy", group=2, **SHORT),
+)
+"""Nodes that make their calls in stages, some of them with prompts of their own."""
+
+
 @st.composite
 def samples(draw: st.DrawFn) -> Node:
     """A sampler."""
-    if draw(st.integers(0, 4)) == 0:
+    kind = draw(st.integers(0, 6))
+    if kind > 4:
+        return draw(st.sampled_from(IN_STAGES))
+    if kind == 0:
         n = draw(st.integers(1, 4))
         return SampleInRounds(
             n=n,
