@@ -3,8 +3,8 @@
 Source: Chatziveroglou 2025 (arXiv 2505.13672): h(s) = 1 - r(s); a step costs max(0, h(s') - h(s)),
 so only a falling score costs; the least g + h is expanded next, and the first whole solution that
 comes first is the answer.
-Differs: a trajectory whose score is unknown has that of its parent. Equal costs go to the deeper
-one.
+Differs: the prompt has the score 0, so a first step costs nothing; a trajectory whose score is
+unknown has that of its parent; equal costs go to the deeper one.
 Cost: at most `max_expansions` steps, and as many scores.
 """
 
@@ -34,9 +34,9 @@ class ByLoss(Frontier):
 
 
 def _missing(state: FrontierState, node: TreeNode) -> float:
-    """h: what is missing to a score of 1, by the nearest score on the way; nothing at the root."""
+    """h: what is missing to 1 of the nearest score on the way; the prompt itself has 0."""
     known = (at.value for at in state.tree.path(node.id) if at.value is not None)
-    return 1.0 - next(known, 1.0)
+    return 1.0 - next(known, 0.0)
 
 
 @dataclass(frozen=True)

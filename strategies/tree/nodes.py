@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from immutables import Map
 
@@ -19,8 +19,7 @@ from ttc.strategies.tree.policy import Comparison, Expansion, Result, Status
 __all__ = ["Tree", "TreeNode"]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class TreeNode:
+class TreeNode(NamedTuple):
     """A trajectory's prefix, and what is known of the subtree below it."""
 
     id: int
@@ -111,7 +110,7 @@ class Tree:
             nodes[id] = TreeNode(id=id, parent=parent, depth=depth, action=action, num_in_flight=1)
             for node in self.path(parent):
                 more = (*node.children, id) if node.id == parent else node.children
-                nodes[node.id] = replace(node, children=more, num_in_flight=node.num_in_flight + 1)
+                nodes[node.id] = node._replace(children=more, num_in_flight=node.num_in_flight + 1)
             grown = nodes.finish()
         tree = replace(self, nodes=grown, num_asks=id, num_in_flight=self.num_in_flight + 1)
         asked = Expansion(id=id, parent=parent, depth=depth, action=action, is_scored=is_scored)
@@ -143,7 +142,7 @@ class Tree:
             nodes[result.id] = _ended(nodes[result.id], above, result)
             twin = result.duplicate_of
             if twin is not None:
-                nodes[twin] = replace(nodes[twin], multiplicity=nodes[twin].multiplicity + 1)
+                nodes[twin] = nodes[twin]._replace(multiplicity=nodes[twin].multiplicity + 1)
             tree = replace(tree, nodes=nodes.finish())
         has_ended = tree[result.id].status in ("finished", "truncated")
         return tree.give(result.id) if gives and has_ended else tree
@@ -155,7 +154,7 @@ class Tree:
     def close(self) -> Tree:
         """Gives up everything that could still go on: the search has ended."""
         going = [node for node in self.nodes.values() if node.status in ("open", "running")]
-        dropped = {node.id: replace(node, status="dropped") for node in going}
+        dropped = {node.id: node._replace(status="dropped") for node in going}
         return replace(
             self, nodes=self.nodes.update(dropped), num_dropped=self.num_dropped + len(dropped)
         )
@@ -167,7 +166,7 @@ class Tree:
         while pending:
             node = self.nodes[pending.pop()]
             if node.status != "dropped" and node.id not in dropped:
-                dropped[node.id] = replace(node, status="dropped")
+                dropped[node.id] = node._replace(status="dropped")
                 pending += node.children
         if not dropped:
             return self
@@ -180,18 +179,17 @@ class Tree:
         changed = {}
         for id, value in result.values.items():
             if value is not None:
-                changed[id] = replace(self.nodes[id], value=value)
+                changed[id] = self.nodes[id]._replace(value=value)
         return replace(self, nodes=self.nodes.update(changed))
 
 
 def _backed_up(node: TreeNode, result: Result) -> TreeNode:
     if result.status == "cancelled":
-        return replace(node, num_in_flight=node.num_in_flight - 1)
+        return node._replace(num_in_flight=node.num_in_flight - 1)
     value = result.value
     if value is None:
-        return replace(node, num_in_flight=node.num_in_flight - 1, num_visits=node.num_visits + 1)
-    return replace(
-        node,
+        return node._replace(num_in_flight=node.num_in_flight - 1, num_visits=node.num_visits + 1)
+    return node._replace(
         num_in_flight=node.num_in_flight - 1,
         num_visits=node.num_visits + 1,
         num_values=node.num_values + 1,
@@ -202,8 +200,7 @@ def _backed_up(node: TreeNode, result: Result) -> TreeNode:
 
 def _ended(node: TreeNode, parent: TreeNode, result: Result) -> TreeNode:
     gone = node.status == "dropped" or result.duplicate_of is not None
-    return replace(
-        node,
+    return node._replace(
         status="dropped" if gone else result.status,
         value=result.value,
         tokens=parent.tokens + result.tokens,

@@ -117,10 +117,12 @@ class Particles:
         """The particles' shares of the whole weight; all zero where all have died."""
         return _shares([particle.log_weight for particle in state.particles])
 
-    def weight(self, state: ParticlesState, node: int) -> float:
-        """The share of the whole weight that the particles at a node have."""
-        pairs = zip(state.particles, self.weights(state), strict=True)
-        return min(1.0, math.fsum(share for particle, share in pairs if particle.node == node))
+    def weights_of_nodes(self, state: ParticlesState) -> dict[int, float]:
+        """The share of the whole weight that the particles at each node have."""
+        shares: dict[int, float] = {}
+        for particle, share in zip(state.particles, self.weights(state), strict=True):
+            shares[particle.node] = min(1.0, shares.get(particle.node, 0.0) + share)
+        return shares
 
     def _ended(self, state: ParticlesState) -> ParticlesState:
         """Gives the particles, each node once, if none can be extended any more."""
@@ -262,7 +264,7 @@ class ParticleFiltering(TreeSearch):
         """With the weight as its score."""
         verdict = candidate.scores.get(self.verifier.name)
         score = Score(
-            value=self._particles().weight(state, node),
+            value=self._particles().weights_of_nodes(state).get(node),
             verifier=self.name,
             evidence={
                 self.verifier.name: None if verdict is None else verdict.value,
