@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 from zlib import crc32
 
 from hypothesis import strategies as st
@@ -81,7 +82,7 @@ TRACES = st.sampled_from(
 )
 
 
-SHORT = {"max_tokens": 8}
+SHORT: dict[str, Any] = {"max_tokens": 8}
 IN_STAGES: Sequence[Node] = (
     Revisions(length=2, chains=2, **SHORT),
     BudgetForcing(n=2, max_thinking=12, waits=1, ends="5", max_tokens=4),
