@@ -10,7 +10,6 @@ from collections.abc import (
     Awaitable,
     Callable,
     Coroutine,
-    Generator,
     Mapping,
     Sequence,
 )
@@ -23,6 +22,7 @@ from ttc.capabilities import Capabilities
 from ttc.clock import Clock, Timer
 from ttc.constraints import Constraint
 from ttc.costs import Costs
+from ttc.handles import Handle, Stream
 from ttc.types import (
     UNFILTERED,
     Branch,
@@ -61,7 +61,6 @@ __all__ = [
     "parts_of",
 ]
 
-T = TypeVar("T", covariant=True)
 U = TypeVar("U")
 
 
@@ -253,34 +252,6 @@ class Verifier(Protocol):
 def parts_of(verifier: Verifier) -> tuple[Verifier, ...]:
     """The verifiers that a verifier is made of, in its `parts`; it costs what they cost."""
     return tuple(getattr(verifier, "parts", ()))
-
-
-class Handle(Protocol):
-    """Work that a node spawned."""
-
-    def cancel(self) -> object:
-        """Cancels it; what it had spent is booked."""
-
-    def stop(self) -> None:
-        """Ends it in this tick: its calls are cancelled and refunded, those that ended as well."""
-
-    def __await__(self) -> Generator[Any, None, Any]:
-        """Waits for its result."""
-
-
-class Stream(Protocol[T]):
-    """A pulled sequence. Nothing upstream works before someone pulls."""
-
-    @property
-    def at_most(self) -> int | None:
-        """The most items that it gives in all; `None` where that is unknown."""
-
-    def __aiter__(self) -> AsyncIterator[T]: ...
-
-    async def __anext__(self) -> T: ...
-
-    def stop(self) -> None:
-        """Ends it. Synchronous and recursive: upstream is cancelled and refunded in this tick."""
 
 
 class Scope(Protocol):
