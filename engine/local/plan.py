@@ -154,6 +154,8 @@ def _shared(
 ) -> npt.NDArray[np.int32]:
     """How many pages from the beginning on each row of a table has in common with the one above."""
     shared = np.zeros(len(pages), dtype=np.int32)
+    if len(pages) == 1:
+        return shared
     differs = pages[1:] != pages[:-1]
     lengths = np.where(differs.any(1), differs.argmax(1), pages.shape[1])
     shared[1:] = np.minimum(lengths, num_pages[1:])

@@ -133,9 +133,7 @@ INLINE void fold_by(const int queries, struct tile *tile, const struct chunk *ch
         score(queries, at_once, page, tile, chunk, dim);
     for (; page * PAGE < tile->end; page++) score(queries, 1, page, tile, chunk, dim);
     weigh(tile);
-    int d = add_columns(queries, vectors, 0, tile, chunk, dim);
-    if (vectors > 1) d = add_columns(queries, 1, d, tile, chunk, dim);
-    add_rest(d, tile, chunk, dim);
+    add_rest(add_columns(queries, vectors, tile, chunk, dim), tile, chunk, dim);
 }
 
 /* Folds a tile's chunk into its states, and empties it. */

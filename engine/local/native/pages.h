@@ -106,11 +106,12 @@ INLINE void add_page(
         }
 }
 
-/* Adds the weighted values of a chunk to the columns from `d` on of each query's, `vectors` at once;
-   gives the first column that is left. Positions are added from first to last; those that are not
+/* Adds the weighted values of a chunk to each query's columns, `vectors` at once; gives the first
+   column that is left. Positions are added from first to last; those that are not
    seen are not touched, whatever lies there. */
 INLINE int add_columns(
-    const int queries, const int vectors, int d, struct tile *tile, const struct chunk *chunk, int dim) {
+    const int queries, const int vectors, struct tile *tile, const struct chunk *chunk, int dim) {
+    int d = 0;
     for (; d + vectors * WIDTH <= dim; d += vectors * WIDTH) {
         floats sums[TILE_QUERIES][SUMS];
 #pragma GCC unroll 4
@@ -136,20 +137,31 @@ INLINE int add_columns(
     return d;
 }
 
-/* The columns that fill no vector. */
+/* The same for the columns that are left from `d` on, one vector or number at a time. */
 static void add_rest(int d, struct tile *tile, const struct chunk *chunk, int dim) {
-    for (int q = 0; q < tile->count; q++)
-        for (int i = d; i < dim; i++) {
+    for (int q = 0; q < tile->count; q++) {
+        const float *weights = tile->weights[q];
+        int i = d;
+        for (; i + WIDTH <= dim; i += WIDTH) {
+            floats sum = load(tile->values[q] + i) * tile->kept[q];
+            for (int t = tile->first; t < tile->end; t++) {
+                const uint16_t *pairs = chunk->values[t / PAGE] + (t % PAGE / 2 * dim + i) * 2;
+                sum += weights[t] * half_of(load_pairs(pairs), t % 2);
+            }
+            store(tile->values[q] + i, sum);
+        }
+        for (; i < dim; i++) {
             float sum = tile->values[q][i] * tile->kept[q];
             for (int t = tile->first; t < tile->end; t++) {
                 uint32_t bits = chunk->values[t / PAGE][(t % PAGE / 2 * dim + i) * 2 + t % 2];
                 float value;
                 bits <<= 16;
                 memcpy(&value, &bits, sizeof value);
-                sum += tile->weights[q][t] * value;
+                sum += weights[t] * value;
             }
             tile->values[q][i] = sum;
         }
+    }
 }
 
 #endif
