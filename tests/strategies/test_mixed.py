@@ -233,7 +233,7 @@ def test_accepted_steps_are_one_sequence_of_the_small_model() -> None:
     assert small.requests[2].branch.parent is small.requests[1].branch
 
 
-@pytest.mark.parametrize("digit", ["", "good", "10", "I say 9", "4"])
+@pytest.mark.parametrize("digit", ["", "good", "10", "97", "I say 9", "4"])
 def test_what_is_no_digit_accepts_nothing(digit: str) -> None:
     """Nor does one below the threshold."""
     assert told(speculated(["The answer is 7."], digits(digit))[0]) == (0, 1)
