@@ -121,7 +121,7 @@ class SpecReason(Node):
         for place, fork in enumerate(forks):
             told = fork.accepted, fork.rejected
             scope.decide("speculated", end=False, fork=place, accepted=told[0], rejected=told[1])
-            if fork.result is None and fork.calls:
+            if fork.result is None and fork.large.output:
                 unfinished = replace(fork.large, finish_reason="length")
                 fork.result = scope.finish(fork.candidate, unfinished)
             if fork.result is not None:
@@ -166,7 +166,10 @@ class SpecReason(Node):
         for fork, step in zip(live, found, strict=True):
             if not isinstance(step, Branch):
                 fork.is_over = True
-                fork.result = None if fork.calls else ended(scope, fork.candidate, step)
+                failed = ended(scope, fork.candidate, step)
+                if failed is not None:
+                    fork.usage += failed.usage
+                    fork.result = None if fork.large.output else failed
                 continue
             fork.note(step, scope)
             if self._is_last(step):

@@ -147,6 +147,14 @@ def test_the_order_is_drawn_with_the_seed() -> None:
     assert len({tuple(order) for order in orders}) > 1
 
 
+def test_who_meets_is_drawn_with_the_seed() -> None:
+    """Not always neighbours in launch order."""
+    meetings = [chosen(Knockout(), range(4), seed=s)[1].requests[:4] for s in range(6)]
+    pairs = [frozenset(frozenset(shown(request)) for request in round_) for round_ in meetings]
+
+    assert len(set(pairs)) > 1
+
+
 def test_half_of_the_comparisons_show_each_first() -> None:
     """A judge that always says A decides nothing: the votes do."""
     outcome, judging = chosen(Knockout(), [4, 7, 7], "Verdict: A")

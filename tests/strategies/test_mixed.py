@@ -27,7 +27,7 @@ from ttc.strategies import (
     Vote,
 )
 from ttc.testing import FakeEngine, ManualClock, ScriptedVerifier
-from ttc.text_form import parse
+from ttc.text_form import parse, write
 from ttc.types import Problem
 from ttc.verifiers import Margin, MeanLogprob, SequenceProbability, WeightedSum
 
@@ -233,7 +233,7 @@ def test_accepted_steps_are_one_sequence_of_the_small_model() -> None:
     assert small.requests[2].branch.parent is small.requests[1].branch
 
 
-@pytest.mark.parametrize("digit", ["", "good", "10", "I say 9", "4"])
+@pytest.mark.parametrize("digit", ["", "good", "10", "97", "I say 9", "4"])
 def test_what_is_no_digit_accepts_nothing(digit: str) -> None:
     """Nor does one below the threshold."""
     assert told(speculated(["The answer is 7."], digits(digit))[0]) == (0, 1)
@@ -270,6 +270,22 @@ def test_a_draft_that_fails_is_written_by_the_large_model() -> None:
 
     assert outcome.answer == "9"
     assert [c.status for c in both.candidates] == ["failed"]
+
+
+def test_a_fork_that_fails_later_keeps_what_it_has() -> None:
+    """Its steps until then; what failed is paid for and counted."""
+    fault = EngineError("it broke", output_tokens=2)
+
+    def large(request: Request) -> str | EngineError:
+        if not request.branch.text.endswith(CUE):
+            return fault
+        return "0" if "Two." in request.branch.output else "9"
+
+    outcome, _, _ = speculated(["The answer is 7. One.\n\n", "Two.\n\n"], large)
+    (candidate,) = outcome.candidates
+
+    assert (candidate.status, candidate.text) == ("truncated", "The answer is 7. One.\n\n")
+    assert candidate.usage.tokens == outcome.usage.tokens
 
 
 def test_a_fork_that_never_ends_is_truncated() -> None:
@@ -368,6 +384,31 @@ def test_sstar_mends_before_it_chooses() -> None:
 
     assert outcome.text == replies[2]
     assert outcome.usage.calls == 4
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "instruct('a', '', place='before') >> sample(n=2) >> minimum_bayes_risk()",
+        "paraphrase(n=1) >> sample() >> rank(margin()) >> keep(share=0.5) >> vote(weighted=True)",
+        "sample() >> self_refine(rounds=3) >> debug() >> vote()",
+        "sample() >> reflexion(verifier=unit_tests(), memory=1) >> best()",
+        "sample() >> guided_refine(verifier=judge(), drafts=2) >> best(soft=0.5)",
+        "revisions(chains=2) >> gen_select(group=4)",
+        "budget_forcing(waits=2) >> knockout()",
+        "summarise() >> recursive_aggregation() >> vote()",
+        "spec_reason(threshold=5) >> vote()",
+        "mixture_of_agents('a', 'b', layers=3)",
+        "sample(temperature=(0.2, 1.0)) >> judge() >> tie_break()",
+        "sstar(n=4)",
+        "sample_in_rounds(rule=sure_answer(at_least=0.9)) >> behaviour_clusters()",
+    ],
+)
+def test_every_strategy_has_a_text_form(text: str) -> None:
+    """That gives the same graph again."""
+    graph = parse(text)
+
+    assert parse(write(graph)) == graph
 
 
 @pytest.mark.parametrize(

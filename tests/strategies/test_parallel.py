@@ -100,10 +100,10 @@ def test_best_of_n_is_weighted_or_soft() -> None:
 def test_a_ladder_gives_each_fork_its_temperature() -> None:
     """In turns, for each open candidate anew; one temperature is a ladder of one."""
     engine = solved(Sample(n=5, temperature=(0.2, 0.6, 1.0)) >> Vote()).engine
-    two = solved(Instruct("", "Think.") >> Sample(n=2, temperature=(0.0, 1.0)) >> Vote()).engine
+    two = solved(Instruct("", "Think.") >> Sample(n=3, temperature=(0.0, 1.0)) >> Vote()).engine
 
     assert [r.sampling.temperature for r in engine.requests] == [0.2, 0.6, 1.0, 0.2, 0.6]
-    assert [r.sampling.temperature for r in two.requests] == [0.0, 1.0, 0.0, 1.0]
+    assert [r.sampling.temperature for r in two.requests] == [0.0, 1.0, 0.0] * 2
     assert parse("self_consistency(temperature=(0.2, 1.0))") == SelfConsistency(
         temperature=(0.2, 1.0)
     )

@@ -178,9 +178,17 @@ def slow(request: Request) -> str:
 
 def test_reasoning_goes_on_from_its_summary() -> None:
     """Until it ends; each prompt shows the latest summary alone."""
-    outcome = segments(slow)
+    prompts: list[str] = []
+
+    def noted(request: Request) -> str:
+        prompts.append(next(request.branch.lineage()).text)
+        return slow(request)
+
+    outcome = segments(noted)
 
     assert (outcome.answer, outcome.usage.calls) == ("7", 5)
+    assert "Done: two." in prompts[-1]
+    assert "Done: one." not in prompts[-1]
     assert outcome.candidate is not None
     assert outcome.candidate.usage == outcome.usage
 
