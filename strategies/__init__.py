@@ -47,13 +47,17 @@ from ttc.strategies.summarise import Summarise
 from ttc.strategies.tally import Tally
 from ttc.strategies.tie_break import TieBreak
 from ttc.strategies.tree import (
+    Action,
+    AdaptiveBranchingMCTS,
     AStar,
     BeamSearch,
     BestFirst,
+    BudgetGuidedMCTS,
     Delimiter,
     DiverseVerifierTreeSearch,
     FixedLength,
     HighEntropy,
+    MonteCarloTreeSearch,
     ParticleFiltering,
     Rebase,
     Sentence,
@@ -66,6 +70,8 @@ from ttc.strategies.vote import Vote
 __all__ = [
     "AStar",
     "Abstain",
+    "Action",
+    "AdaptiveBranchingMCTS",
     "AdaptiveConsistency",
     "AgreeingWindow",
     "AnytimeValid",
@@ -76,6 +82,7 @@ __all__ = [
     "BestOfN",
     "BranchRule",
     "BudgetForcing",
+    "BudgetGuidedMCTS",
     "CannotBeOvertaken",
     "Cascade",
     "Certaindex",
@@ -100,6 +107,7 @@ __all__ = [
     "LimitRule",
     "MinimumBayesRisk",
     "MixtureOfAgents",
+    "MonteCarloTreeSearch",
     "Paraphrase",
     "ParticleFiltering",
     "Rebase",

@@ -1,10 +1,14 @@
 """Tree search: pure policies that decide what to expand, and one driver that serves them all."""
 
 from ttc.strategies.tree.a_star import AStar
+from ttc.strategies.tree.ab_mcts import AdaptiveBranchingMCTS
+from ttc.strategies.tree.actions import Action
 from ttc.strategies.tree.beam_search import BeamSearch
 from ttc.strategies.tree.best_first import BestFirst
+from ttc.strategies.tree.bg_mcts import BudgetGuidedMCTS
 from ttc.strategies.tree.driver import Driver, Search
 from ttc.strategies.tree.dvts import DiverseVerifierTreeSearch
+from ttc.strategies.tree.mcts import MonteCarloTreeSearch
 from ttc.strategies.tree.nodes import Tree, TreeNode
 from ttc.strategies.tree.particle_filtering import ParticleFiltering
 from ttc.strategies.tree.policy import Comparison, Expansion, Policy, Result, SearchState
@@ -15,8 +19,11 @@ from ttc.strategies.tree.tree_of_thoughts import TreeOfThoughts
 
 __all__ = [
     "AStar",
+    "Action",
+    "AdaptiveBranchingMCTS",
     "BeamSearch",
     "BestFirst",
+    "BudgetGuidedMCTS",
     "Comparison",
     "Delimiter",
     "DiverseVerifierTreeSearch",
@@ -24,6 +31,7 @@ __all__ = [
     "Expansion",
     "FixedLength",
     "HighEntropy",
+    "MonteCarloTreeSearch",
     "ParticleFiltering",
     "Policy",
     "Rebase",

@@ -21,12 +21,12 @@ from ttc.strategies.tree.scores import Scores
 __all__ = ["Action", "Tally", "action_faults", "asked", "told"]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Action:
     """One way to extend a node."""
 
     name: str = "step"
-    """What the driver knows it by."""
+    """What the driver knows it by: the role of a model, where models are the actions."""
     price: float = 0.0
     """What one use of it costs, in any unit that is the same for all actions."""
 

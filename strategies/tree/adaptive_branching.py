@@ -66,6 +66,10 @@ class AdaptivePolicy:
     """Grows where a draw from the posterior is highest."""
 
     variant: Variant = "M"
+    revises: bool = False
+    """Whether nodes are whole answers, which are found as they come and can be extended still."""
+    max_expansions: int | None = None
+    """The most asks."""
     actions: tuple[Action, ...] = (Action(),)
     price_weight: float = 0.0
     """The score that one unit of price is worth."""
@@ -82,7 +86,7 @@ class AdaptivePolicy:
 
     def ask(self, state: AdaptiveState, seed: int) -> tuple[AdaptiveState, Expansion | None]:
         """The node at which generating won, and what to do with it."""
-        if 0 not in state.open_nodes:
+        if 0 not in state.open_nodes or state.tree.num_asks == self.max_expansions:
             return state, None
         random, at, models = Random(seed), 0, state.models
         while children := [c for c in state.tree[at].children if c in state.open_nodes]:
@@ -102,7 +106,7 @@ class AdaptivePolicy:
 
     def tell(self, state: AdaptiveState, result: Result) -> AdaptiveState:
         """Takes in a score at the node, its parent and all above; an unknown one says nothing."""
-        tree, open_nodes = state.tree.record(result), state.open_nodes
+        tree, open_nodes = self._recorded(state.tree, result), state.open_nodes
         node = tree[result.id]
         if node.status == "open":
             open_nodes = open_nodes.add(tree, node.id)
@@ -115,6 +119,12 @@ class AdaptivePolicy:
             models=_without(state.models, tree, result.id),
             tallies=told(state.tallies, index, result.value),
         )
+
+    def _recorded(self, tree: Tree, result: Result) -> Tree:
+        if not self.revises or result.status not in ("finished", "truncated"):
+            return tree.record(result)
+        tree = tree.record(replace(result, status="open"))
+        return tree.give(result.id) if tree[result.id].status == "open" else tree
 
     @property
     def _draw(self) -> Draw:

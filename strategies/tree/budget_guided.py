@@ -53,7 +53,9 @@ class BudgetGuidedPolicy:
     """Widens early and deepens late."""
 
     token_budget: int
-    """The tokens that the search may spend."""
+    """The tokens that the search may spend. Once that many are told, it asks for nothing more."""
+    max_expansions: int | None = None
+    """The most asks."""
     exploration_weight: float = math.sqrt(2)
     """c."""
     depth_weight: float = 1.0
@@ -70,7 +72,7 @@ class BudgetGuidedPolicy:
     ) -> tuple[BudgetGuidedState, Expansion | None]:
         """The node at which a new child beats those that there are. Nothing in it is random."""
         tree, open_nodes = state.tree, state.open_nodes
-        if 0 not in open_nodes:
+        if 0 not in open_nodes or self._is_over(tree):
             return state, None
         node = tree[0]
         while len(node.children) >= _FIRST_CHILDREN:
@@ -122,6 +124,9 @@ class BudgetGuidedPolicy:
             depth = state.finished_depth / state.num_finished
         mean_depth = state.depths[node.id] / node.num_visits
         return node.mean_value + self.depth_weight * self.spent(state) * mean_depth / depth
+
+    def _is_over(self, tree: Tree) -> bool:
+        return tree.num_asks == self.max_expansions or tree.tokens >= self.token_budget
 
     def _best(
         self,

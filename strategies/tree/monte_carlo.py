@@ -1,14 +1,16 @@
 """The policy of Monte Carlo tree search: UCT, PUCT or WU-UCT, with progressive widening.
 
-Each ask walks down from the root. A node that may have another child gets one, else the walk goes
-to the child with the highest value plus exploration bonus. A value is the verifier's score of a
-prefix, so no rollout is simulated; a rollout's score is a verifier of its own.
+A walk goes down from the root: a node that may have another child gets one, else it goes on to the
+child with the highest value plus exploration bonus. What is made so is followed to its end, step by
+step, and each step is a node like any other, with the verifier's score of its prefix as its value.
 
 Source: Kocsis and Szepesvári 2006, "Bandit based Monte-Carlo planning"; progressive widening,
 Couëtoux et al. 2011, "Continuous upper confidence trees"; the rules as `selection` cites them.
-Differs: a node grows by one child at a time. A child's prior is its share of its siblings' draws,
-since children are drawn from the model and not listed by it. A node of which nothing below can be
-walked to (all of it is in flight, say) grows beyond its limit, unless the limit is fixed.
+Differs: a simulation's nodes stay in the tree, as in RAP, Hao et al. 2023 (arXiv 2305.14992), and
+each is backed up with its own value. A node grows by one child at a time, and a child's prior is
+its share of its siblings' draws, since children are drawn from the model and not listed by it. A
+node below which nothing can be walked to (all of it is in flight, say) grows beyond its limit,
+unless the limit is fixed.
 """
 
 from __future__ import annotations
@@ -25,7 +27,9 @@ from ttc.strategies.tree.open_nodes import OpenNodes
 from ttc.strategies.tree.policy import Expansion, Result
 from ttc.strategies.tree.selection import Select, bonus, default_weight
 
-__all__ = ["MonteCarloPolicy", "MonteCarloState"]
+__all__ = ["Backup", "MonteCarloPolicy", "MonteCarloState"]
+
+Backup = Literal["mean", "max"]
 
 _ROOT_ALPHA = 0.3
 """Of the Dirichlet noise on the root's priors."""
@@ -39,6 +43,8 @@ class MonteCarloState:
     open_nodes: OpenNodes
     tallies: tuple[Tally, ...]
     """One for each action of the policy."""
+    simulated: tuple[int, ...] = ()
+    """Nodes that are followed to their end, and are waiting for their next step."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,10 +53,10 @@ class MonteCarloPolicy:
 
     select: Select = "uct"
     exploration_weight: float | None = None
-    """`None` is the rule's own: the square root of 2, 1.25 for PUCT, 1 for WU-UCT."""
-    backup: Literal["mean", "max"] = "mean"
+    """`None` is the rule's own: 0.5, 1.25 for PUCT, the root of 0.125 for WU-UCT."""
+    backup: Backup = "mean"
     """Which of the values below a node stands for it."""
-    widening_factor: float = 2.0
+    widening_factor: float = 1.0
     """k of the limit k * N^alpha on the children of a node, N being its visits."""
     widening_exponent: float = 0.5
     """alpha; with 0 each node has at most k children."""
@@ -58,6 +64,10 @@ class MonteCarloPolicy:
     """How many visits of value 0 stand for one that is in flight."""
     root_noise: float = 0.0
     """The share of Dirichlet noise in the root's priors; only PUCT has priors."""
+    simulate: bool = True
+    """Whether new nodes are followed to their end. Without it every step is chosen by a walk."""
+    max_expansions: int | None = None
+    """The most asks."""
     actions: tuple[Action, ...] = (Action(),)
     price_weight: float = 0.0
     """The score that one unit of price is worth."""
@@ -68,37 +78,51 @@ class MonteCarloPolicy:
         return MonteCarloState(tree=Tree.planted(), open_nodes=OpenNodes.planted(), tallies=tallies)
 
     def ask(self, state: MonteCarloState, seed: int) -> tuple[MonteCarloState, Expansion | None]:
-        """The node that the walk ends at, and what to do with it."""
-        tree, open_nodes = state.tree, state.open_nodes
-        if 0 not in open_nodes:
+        """The node that is followed, or the one that a walk ends at; and what to do with it."""
+        open_nodes = state.open_nodes
+        if 0 not in open_nodes or state.tree.num_asks == self.max_expansions:
             return state, None
-        node = tree[0]
-        while not self._may_widen(node):
-            children = [child for child in tree.children(node.id) if child.id in open_nodes]
-            if not children:
-                break
-            node = self._best(node, children, tree, seed)
+        at = state.simulated[0] if state.simulated else self._walk(state, seed)
         index = self._action(state.tallies)
-        tree, expansion = tree.expand(node.id, self.actions[index].name)
-        if self._is_full(tree[node.id]):
-            open_nodes = open_nodes.remove(tree, node.id)
-        tallies = asked(state.tallies, index)
-        return replace(state, tree=tree, open_nodes=open_nodes, tallies=tallies), expansion
+        tree, expansion = state.tree.expand(at, self.actions[index].name)
+        if self._is_full(tree[at]):
+            open_nodes = open_nodes.remove(tree, at)
+        after = replace(
+            state,
+            tree=tree,
+            open_nodes=open_nodes,
+            tallies=asked(state.tallies, index),
+            simulated=state.simulated[1:],
+        )
+        return after, expansion
 
     def tell(self, state: MonteCarloState, result: Result) -> MonteCarloState:
         """Backs the value up; an unknown one is a visit and nothing else."""
-        tree, open_nodes = state.tree.record(result), state.open_nodes
+        tree, open_nodes, simulated = state.tree.record(result), state.open_nodes, state.simulated
         node = tree[result.id]
         if node.status == "open":
             open_nodes = open_nodes.add(tree, node.id)
+            simulated = (*simulated, node.id) if self.simulate else simulated
         index = [action.name for action in self.actions].index(node.action)
         tallies = told(state.tallies, index, result.value)
-        return replace(state, tree=tree, open_nodes=open_nodes, tallies=tallies)
+        return replace(
+            state, tree=tree, open_nodes=open_nodes, tallies=tallies, simulated=simulated
+        )
 
     @property
     def _weight(self) -> float:
         given = self.exploration_weight
         return default_weight(self.select) if given is None else given
+
+    def _walk(self, state: MonteCarloState, seed: int) -> int:
+        """The node that gets a child."""
+        tree, node = state.tree, state.tree[0]
+        while not self._may_widen(node):
+            children = [child for child in tree.children(node.id) if child.id in state.open_nodes]
+            if not children:
+                break
+            node = self._best(node, children, tree, seed)
+        return node.id
 
     def _may_widen(self, node: TreeNode) -> bool:
         visits = max(1, node.num_visits + node.num_in_flight)

@@ -16,13 +16,15 @@ Select = Literal["uct", "puct", "wu_uct"]
 SELECT: tuple[Select, ...] = get_args(Select)
 PUCT_BASE = 19652
 
-_WEIGHTS: dict[Select, float] = {"uct": math.sqrt(2), "puct": 1.25, "wu_uct": 1.0}
+_WEIGHTS: dict[Select, float] = {"uct": 0.5, "puct": 1.25, "wu_uct": math.sqrt(0.125)}
 
 
 def default_weight(select: Select) -> float:
     """The exploration weight where none is given.
 
-    With nothing in flight, 1 for WU-UCT is the same as the square root of 2 for UCT.
+    The square root of 2 of UCT's paper is made for rewards of 0 and 1. A verifier's scores lie
+    closer together, and at that weight the search is hardly better than chance. With nothing in
+    flight WU-UCT's weight is the same as UCT's.
     """
     return _WEIGHTS[select]
 

@@ -20,12 +20,14 @@ from ttc import Budget, EngineError, Node, confidence
 from ttc.registry import lookup, names
 from ttc.strategies import (
     Abstain,
+    AdaptiveBranchingMCTS,
     AStar,
     BeamSearch,
     BehaviourClusters,
     Best,
     BestFirst,
     BudgetForcing,
+    BudgetGuidedMCTS,
     Cascade,
     Debug,
     DiverseVerifierTreeSearch,
@@ -36,6 +38,7 @@ from ttc.strategies import (
     Knockout,
     MinimumBayesRisk,
     MixtureOfAgents,
+    MonteCarloTreeSearch,
     Paraphrase,
     ParticleFiltering,
     Rebase,
@@ -79,6 +82,11 @@ CASES: dict[str, Callable[[int], Node]] = {
     "particle_filtering": lambda n: (
         ParticleFiltering(SCORES, num_particles=n, max_steps=3) >> Vote(weighted=True)
     ),
+    "adaptive_branching_mcts": lambda n: AdaptiveBranchingMCTS(SCORES, max_expansions=n) >> Vote(),
+    "budget_guided_mcts": lambda n: (
+        BudgetGuidedMCTS(SCORES, token_budget=100_000, max_expansions=n) >> Vote()
+    ),
+    "monte_carlo_tree_search": lambda n: MonteCarloTreeSearch(SCORES, max_expansions=n) >> Vote(),
     "rebase": lambda n: Rebase(SCORES, width=n, max_steps=3) >> Best(),
     "tree_of_thoughts": lambda n: TreeOfThoughts(SCORES, width=n, breadth=2, max_steps=3) >> Vote(),
     "instruct": lambda n: Instruct("", "Think first.") >> Sample(n=n) >> Vote(),
@@ -121,6 +129,7 @@ SHOWS_TEXTS = frozenset(
         "tie_break",
         "sampling_search",
         "sstar",
+        "adaptive_branching_mcts",
     )
 )
 """Those that write prompts of their own, whose tokens nothing bounds before the texts are there."""

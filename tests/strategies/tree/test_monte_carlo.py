@@ -18,8 +18,8 @@ def asked(policy: MonteCarloPolicy, *nodes: Node, running: tuple[int, ...] = ())
 
 
 def fixed(width: int = 2, **options: Any) -> MonteCarloPolicy:
-    """A policy in which every node has at most so many children."""
-    return MonteCarloPolicy(widening_factor=width, widening_exponent=0.0, **options)
+    """A policy in which every node has at most so many children, and each is walked to."""
+    return MonteCarloPolicy(widening_factor=width, widening_exponent=0.0, simulate=False, **options)
 
 
 def test_the_bonuses_are_those_of_their_papers() -> None:
@@ -41,11 +41,12 @@ def test_uct_weighs_the_mean_against_the_visits() -> None:
 
 
 def test_without_a_weight_the_rules_own_is_taken() -> None:
-    """Twice with the gap of means at which the square root of 2 changes the choice: 0.4342."""
-    near: tuple[Node, ...] = ((0, 0.90), (0, 0.4), (1, 0.75))
-    far: tuple[Node, ...] = ((0, 0.95), (0, 0.4), (1, 0.75))
+    """Of UCT 0.5: the gap of means at which 0.741 w against 1.048 w changes the choice is 0.154."""
+    near: tuple[Node, ...] = ((0, 0.6), (0, 0.41), (1, 0.52))
+    far: tuple[Node, ...] = ((0, 0.6), (0, 0.40), (1, 0.52))
 
     assert (asked(fixed(), *near), asked(fixed(), *far)) == (2, 1)
+    assert (asked(fixed(select="wu_uct"), *near), asked(fixed(select="wu_uct"), *far)) == (2, 1)
 
 
 def test_puct_needs_no_second_visit_of_a_bad_child() -> None:
@@ -83,7 +84,8 @@ def test_wu_uct_takes_the_score_of_its_equation() -> None:
     Child 1: 0.8 + sqrt(2 ln 4 / 3) = 1.761. Child 2: v + sqrt(2 ln 4) = v + 1.665.
     """
     for value, chosen in ((0.09, 1), (0.11, 2)):
-        assert asked(fixed(select="wu_uct"), (0, 0.8), (0, value), running=(1, 1)) == chosen
+        policy = fixed(select="wu_uct", exploration_weight=1.0)
+        assert asked(policy, (0, 0.8), (0, value), running=(1, 1)) == chosen
 
 
 def test_virtual_loss_takes_from_the_mean_where_it_is_asked_for() -> None:
@@ -119,7 +121,7 @@ def test_a_child_of_unknown_value_stands_for_its_parent() -> None:
 
 def test_a_node_widens_by_the_root_of_its_visits() -> None:
     """With k = 1 and alpha = 1/2: a child at 0, 2, 5 and 10 visits, where sqrt N passes 1, 2, 3."""
-    policy, counts = MonteCarloPolicy(widening_factor=1.0, widening_exponent=0.5), []
+    policy, counts = MonteCarloPolicy(widening_exponent=0.5, simulate=False), []
     state = policy.init()
     for seed in range(11):
         state, _ = policy.ask(state, seed)
@@ -127,6 +129,21 @@ def test_a_node_widens_by_the_root_of_its_visits() -> None:
         state = tell(policy, state, 0.5)
 
     assert counts == [1, 1, 2, 2, 2, 3, 3, 3, 3, 3, 4]
+
+
+def test_a_new_node_is_followed_to_its_end() -> None:
+    """Four steps deep, and then a walk begins anew."""
+    _, asks = searched(MonteCarloPolicy(), 8, depth=4)
+
+    assert [e.parent for e in asks[:4]] == [0, 1, 2, 3]
+    assert [e.depth for e in asks].count(4) == 2
+
+
+def test_simulations_run_side_by_side_within_the_window() -> None:
+    """Three begin at the root; each goes on as soon as its step is told."""
+    _, asks = searched(MonteCarloPolicy(), 9, window=3, depth=3)
+
+    assert [e.parent for e in asks] == [0, 0, 0, 1, 2, 3, 4, 5, 6]
 
 
 def test_a_tree_that_cannot_grow_ends_the_search() -> None:

@@ -19,7 +19,9 @@ POLICIES: dict[str, Policy[Any]] = {
     "uct": MonteCarloPolicy(),
     "puct": MonteCarloPolicy(select="puct", root_noise=0.25, backup="max"),
     "wu_uct": MonteCarloPolicy(select="wu_uct", actions=TWO, price_weight=0.01),
-    "fixed width": MonteCarloPolicy(widening_factor=3, widening_exponent=0.0, virtual_loss=1.0),
+    "fixed width": MonteCarloPolicy(
+        widening_factor=3, widening_exponent=0.0, virtual_loss=1.0, simulate=False
+    ),
     "M": AdaptivePolicy(),
     "gaussian": AdaptivePolicy(variant="gaussian"),
     "beta": AdaptivePolicy(variant="beta", actions=TWO, price_weight=0.01),
