@@ -321,7 +321,7 @@ class Score:
     """Whether the value is an estimate of the chance that the candidate is right."""
     evidence: Mapping[str, Any] = field(default_factory=dict)
     call: str | None = None
-    """The verifier call that gave the score, as `path#index`."""
+    """The verifier call that gave the score, as `path#verify index`."""
 
     def __post_init__(self) -> None:
         if self.value is None:

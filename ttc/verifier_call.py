@@ -52,7 +52,7 @@ class VerifierCall:
         """
         self._work, self._scope = inside
         self._path = self._work.path.rpartition("/")[0]
-        self.key = f"{self._path}#{index}"
+        self.key = f"{self._path}#verify {index}"
         self._run, self._account, self._candidates = run, account, candidates
         self._usage = Usage()
         self._admitted = self._done = False

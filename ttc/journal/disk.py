@@ -202,7 +202,7 @@ class DiskJournal(Journal):
         A verifier that asks for anything by its scope works again: that has answers of its own.
         """
         record = self._records[place]
-        key = f"{record.path}#{record.index}"
+        key = f"{record.path}#verify {record.index}"  # a node's own calls have numbers alone
         request = {"verifier": verifier.name, "candidates": record.fingerprint}
         recorded = self.asked(key, request, again=True)
         if recorded is not None:
