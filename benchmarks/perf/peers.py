@@ -62,7 +62,7 @@ def its_hub_search(name: str, nodes: int, seed: int, until_solved: bool) -> dict
         drawing += time.thread_time_ns() - start
         return step
 
-    class Model(AbstractLanguageModel):
+    class Model(AbstractLanguageModel):  # type: ignore[misc]
         async def agenerate(self, messages: Any, stop: Any = None, **options: Any) -> Any:
             def one(conversation: Any) -> dict[str, str]:
                 last = conversation[-1]
@@ -73,7 +73,7 @@ def its_hub_search(name: str, nodes: int, seed: int, until_solved: bool) -> dict
                 return [one(conversation) for conversation in messages]
             return one(messages)
 
-    class Rewards(AbstractProcessRewardModel):
+    class Rewards(AbstractProcessRewardModel):  # type: ignore[misc]
         async def ascore(self, prompt: Any, steps: Any, **options: Any) -> Any:
             many = isinstance(steps, list) and (not steps or isinstance(steps[0], str))
             texts = steps if many else [steps]
