@@ -189,13 +189,13 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def _print(row: Mapping[str, Value]) -> None:
-    print(  # noqa: T201 - it is a command
+    sys.stdout.write(
         f"{row['task']} {row['budget']:>5} {row['accuracy']:6.1%} "
         f"[{row['low']:.1%}, {row['high']:.1%}]  {row['gain']:+.1%} "
         f"[{row['gain_low']:+.1%}, {row['gain_high']:+.1%}], detectable {row['detectable']:.1%}  "
-        f"{row['mean_tokens']:.0f} tokens  {row['strategy']}",
-        flush=True,
+        f"{row['mean_tokens']:.0f} tokens  {row['strategy']}\n"
     )
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":
