@@ -17,7 +17,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test lint types sizes fast model qwen bench pull clean
+.PHONY: help demo test lint types sizes fast model qwen bench soak pull clean
 
 help: ## what there is
 	@sed -n 's/^\([a-z]*\):.*## /make \1\t/p' $(MAKEFILE_LIST)
@@ -48,6 +48,9 @@ qwen: $(VENV)/.test ## Qwen's real models against transformers, those that lie a
 
 bench: $(VENV)/.demo pull ## how fast the engine is
 	$(PY) benchmarks/perf/engine.py
+
+soak: $(VENV)/.demo pull ## half an hour of random forks, cancellations and faults, or SOAK_SECONDS
+	$(PY) benchmarks/perf/soak.py
 
 pull: | $(VENV)/.demo
 	$(TTC) pull $(MODEL)

@@ -82,7 +82,7 @@ class ReplayEngine:
             "continues a text, or run on a model"
         )
 
-    def cut(self, branch: Branch, count: int) -> Branch:
+    def cut(self, branch: Branch, num_tokens: int) -> Branch:
         """Always refused.
 
         Raises:
@@ -124,6 +124,14 @@ class ReplayEngine:
         raise ValueError(
             "a pool gives what was recorded, so it holds to no constraint; run on a model"
         )
+
+    def next_tokens(self, branch: Branch, top: int, *, at: Sequence[int] | None = None) -> Reading:
+        """Always refused.
+
+        Raises:
+            RecordError: a pool expects no next token.
+        """
+        raise RecordError("a pool of completions expects no next token; run on a model")
 
     def score(self, branch: Branch, suffixes: Sequence[Branch]) -> Reading:
         """Always refused.

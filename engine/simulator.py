@@ -145,14 +145,23 @@ class Simulator:
             "the simulator writes by its laws, so it holds to no constraint; run on a model"
         )
 
-    def cut(self, branch: Branch, count: int) -> Branch:
-        """The branch that ends after the first tokens of its last segment."""
-        first, *rest = branch.token_ids or (0,)
-        if not rest and branch.stop_reason is None:  # a forced answer is one token
-            return branch.first(count, branch.text)
-        draw = self._draw(self.laws[next(branch.lineage()).text], first)
-        words = _Words(draw, _ending(draw.answer), (0.0, 0.0))
-        return branch.first(count, words.text(0, count))
+    def cut(self, branch: Branch, num_tokens: int) -> Branch:
+        """The first tokens of a branch; but of a prompt, which is a problem's id, no part."""
+        segment, count = branch.place_of(num_tokens)
+        if segment.is_whole(count):
+            return segment
+        if segment.parent is None:
+            raise EngineError("the simulator's prompts are ids of problems; cut after them")
+        if segment.logprobs is None:  # a text that was given
+            return segment.beginning(count, " ".join(segment.text.split()[:count]))
+        if segment.length == 1 and segment.stop_reason is None:  # a forced answer
+            return segment.beginning(count, segment.text)
+        draw = self._draw(self.laws[next(branch.lineage()).text], (segment.token_ids or (0,))[0])
+        return segment.beginning(count, _Words(draw, _ending(draw.answer), (0, 0)).text(0, count))
+
+    def next_tokens(self, branch: Branch, top: int, *, at: Sequence[int] | None = None) -> Reading:
+        """It cannot."""
+        raise EngineError("the simulator's tokens are placeholders, so it expects none next")
 
     def score(self, branch: Branch, suffixes: Sequence[Branch]) -> Reading:
         """It cannot."""

@@ -10,14 +10,14 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 from ttc.budget import Account, Ticket
 from ttc.demands import measuring
 from ttc.engine_call import EngineCall, deliver
 from ttc.errors import ContextOverflow, EngineError
 from ttc.journal import derive_seed, fingerprint
-from ttc.ports import Generation, Request
+from ttc.ports import Generation, Request, Steerable
 from ttc.run import Run
 from ttc.types import (
     Branch,
@@ -45,6 +45,8 @@ class Plan:
     tail: Tail | None = None
     booked_as: str | None = None
     """Who is charged, where that is not the role of the branch."""
+    priority: float = 0.0
+    """What it is worth to the engine beside other calls."""
 
     def __post_init__(self) -> None:
         if self.tail is not None and self.sampling.constraint is not None:
@@ -81,6 +83,7 @@ class Call(EngineCall):
         self._sampling = measuring(plan.sampling, demands, self._engine)
         self._seed = derive_seed(run.seed, plan.path, plan.index)
         self._generation: Generation | None = None
+        self._priority = plan.priority
         self._allowed = 0  # output tokens of the request that is running
         self._produced = 0
         self._sent = 0
@@ -106,6 +109,12 @@ class Call(EngineCall):
         self._run.prompts.add(branch)
         self._settle(ticket, branch.finish_reason)
         return branch
+
+    def prioritise(self, priority: float) -> None:
+        """Gives it another priority, where its engine has them; its tail will have it, too."""
+        self._priority = priority
+        if self._generation is not None and self._engine.capabilities.priority:
+            cast(Steerable, self._generation).prioritise(priority)
 
     async def _generate(self, ticket: Ticket) -> Branch:
         plan = self._plan
@@ -192,6 +201,8 @@ class Call(EngineCall):
             seed=seed,
             until=self._plan.until,
             call=name,
+            owner=self._run.owner,
+            priority=self._priority,
         )
         self._sent = branch.num_tokens
         self._generation = generation = self._engine.submit(request, self._on_chunk)

@@ -6,6 +6,7 @@
     │   └── Revoked
     ├── EngineError
     │   ├── ContextOverflow
+    │   ├── MemoryExhausted
     │   └── ModelFileError
     ├── VerifierError
     ├── NodeError
@@ -33,6 +34,7 @@ __all__ = [
     "EngineError",
     "GraphError",
     "JournalMismatch",
+    "MemoryExhausted",
     "ModelFileError",
     "NodeError",
     "PoolExhausted",
@@ -102,6 +104,10 @@ class ContextOverflow(EngineError):
 
 class ModelFileError(EngineError):
     """A model that is missing, damaged or of a kind that is not supported."""
+
+
+class MemoryExhausted(EngineError):
+    """A call for whose keys and values there is no memory."""
 
 
 class VerifierError(TTCError):

@@ -10,11 +10,10 @@ from collections.abc import (
     Awaitable,
     Callable,
     Coroutine,
+    Generator,
     Mapping,
     Sequence,
 )
-from concurrent.futures import Future
-from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, runtime_checkable
 
@@ -22,7 +21,7 @@ from ttc.capabilities import Capabilities
 from ttc.clock import Clock, Timer
 from ttc.constraints import Constraint
 from ttc.costs import Costs
-from ttc.handles import Handle, Stream
+from ttc.generation import Generation, Reading, Request, Steerable
 from ttc.types import (
     UNFILTERED,
     Branch,
@@ -30,12 +29,12 @@ from ttc.types import (
     Candidate,
     Chunk,
     Logprobs,
+    NextTokens,
     Order,
     Problem,
     Sampling,
     Score,
     Tail,
-    Usage,
 )
 
 if TYPE_CHECKING:
@@ -55,73 +54,15 @@ __all__ = [
     "Reading",
     "Request",
     "Scope",
+    "Steerable",
     "Stream",
     "Timer",
     "Verifier",
     "parts_of",
 ]
 
+T = TypeVar("T", covariant=True)
 U = TypeVar("U")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Request:
-    """One call: extend a branch."""
-
-    branch: Branch
-    max_tokens: int
-    """The engine enforces it: a call never produces more."""
-    sampling: Sampling
-    seed: int
-    """64 bits. Noise is a function of (seed, position, token) alone."""
-    until: tuple[str | int, ...] = ()
-    """Strings and token ids that end the call. The model's own end tokens always do."""
-    call: str = ""
-    """Whose request it is, as `path#index`, and `/tail` behind it: for records, never for noise."""
-    priority: float = 0.0
-    """What it is worth beside others: greater ones run, and keep their memory, first. Where an
-    engine has no priorities it is passed over; it decides when a result comes, never which."""
-
-
-class Generation(Protocol):
-    """A running call."""
-
-    @property
-    def future(self) -> Future[Branch]:
-        """The new segment, whose parent is the request's branch; or an `EngineError`.
-
-        After `cancel` its result is of no interest and may never come.
-        """
-
-    @property
-    def usage(self) -> Usage:
-        """The physical lines, as the engine measured them; `None` where it does not say.
-
-        What is read after the future has its result, or after `cancel`, is final. Output tokens are
-        left out: the ledger counts those.
-        """
-
-    def cancel(self) -> int:
-        """Ends the call before the next engine step, from any thread; a second call is harmless.
-
-        Returns:
-            Output tokens computed, those of a step in flight included. No more will follow.
-        """
-
-
-class Reading(Protocol):
-    """A call that reads given text and generates nothing."""
-
-    @property
-    def future(self) -> Future[tuple[tuple[float, ...], ...]]:
-        """What was asked for, in order; or an `EngineError`."""
-
-    @property
-    def usage(self) -> Usage:
-        """The physical lines, as the engine measured them; see `Generation.usage`."""
-
-    def cancel(self) -> int:
-        """Ends the call before the next engine step, from any thread; it has generated nothing."""
 
 
 class Engine(Protocol):
@@ -163,14 +104,16 @@ class Engine(Protocol):
             EngineError: no one token is called so.
         """
 
-    def cut(self, branch: Branch, count: int) -> Branch:
-        """The branch that ends after the first tokens of its last segment, which it was given.
+    def cut(self, branch: Branch, num_tokens: int) -> Branch:
+        """The first tokens of a branch, where the engine has the capability `cut`.
 
-        Its text is that of whole tokens, a stop string among them included, and no end closes it:
-        what goes on from it goes on after its last token.
+        What is left of a generated segment is what its call would have given with fewer
+        `max_tokens` and without what may stop it: tokens, what was measured of them, and text. So
+        a call can go on after its last token, also where a stop had closed it there.
 
         Raises:
-            EngineError: the engine has no tokens.
+            ValueError: the branch has fewer, or none would be left.
+            EngineError: the engine cannot tell the text of some of its tokens.
         """
 
     def submit(
@@ -194,6 +137,13 @@ class Engine(Protocol):
         A suffix is the last segment of a branch that leaves `branch` somewhere. The result holds
         for each the natural log probabilities of its tokens after all before them: those that
         generation reports. What suffixes share is computed once.
+        """
+
+    def next_tokens(self, branch: Branch, top: int, *, at: Sequence[int] | None = None) -> Reading:
+        """Queues the reading of what comes after the first n tokens of a branch, for n in `at`.
+
+        By default after all tokens. Its result holds `NextTokens`, with the bits that generation
+        reports. The capability `next_tokens` says how many `top` may be.
         """
 
     def reward(self, branch: Branch, rows: Sequence[int]) -> Reading:
@@ -254,6 +204,34 @@ def parts_of(verifier: Verifier) -> tuple[Verifier, ...]:
     return tuple(getattr(verifier, "parts", ()))
 
 
+class Handle(Protocol):
+    """Work that a node spawned."""
+
+    def cancel(self) -> object:
+        """Cancels it; what it had spent is booked."""
+
+    def stop(self) -> None:
+        """Ends it in this tick: its calls are cancelled and refunded, those that ended as well."""
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        """Waits for its result."""
+
+
+class Stream(Protocol[T]):
+    """A pulled sequence. Nothing upstream works before someone pulls."""
+
+    @property
+    def at_most(self) -> int | None:
+        """The most items that it gives in all; `None` where that is unknown."""
+
+    def __aiter__(self) -> AsyncIterator[T]: ...
+
+    async def __anext__(self) -> T: ...
+
+    def stop(self) -> None:
+        """Ends it. Synchronous and recursive: upstream is cancelled and refunded in this tick."""
+
+
 class Scope(Protocol):
     """A node's only door to engine, verifiers, clock and randomness.
 
@@ -293,8 +271,13 @@ class Scope(Protocol):
     def append(self, branch: Branch, text: str, *, as_token: bool = False) -> Branch:
         """A branch that goes on with given text; see `Engine.append`."""
 
-    def cut(self, branch: Branch, count: int) -> Branch:
-        """The branch that ends after the first tokens of its last segment; see `Engine.cut`."""
+    def cut(self, branch: Branch, num_tokens: int) -> Branch:
+        """The first tokens of a branch; see `Engine.cut`. It costs nothing."""
+
+    async def next_tokens(
+        self, branch: Branch, top: int, *, at: Sequence[int] | None = None
+    ) -> tuple[NextTokens, ...]:
+        """What comes next after the first n tokens of a branch, for n in `at`; see `score`."""
 
     async def score(
         self, branch: Branch, suffixes: Sequence[str | tuple[int, ...] | Branch]
@@ -370,6 +353,12 @@ class Scope(Protocol):
         booked_as: str | None = None,
     ) -> Stream[Chunk]:
         """As `generate`, piece by piece; `stop()` refunds the rest. Another role may be charged."""
+
+    def prioritise(self, index: int, priority: float) -> None:
+        """Says what a call of the node is worth beside others; see `Request`.
+
+        Before the call begins, or while it runs: then from the engine's next step on.
+        """
 
     async def verify(
         self, verifier: Verifier, candidates: Sequence[Candidate]

@@ -141,6 +141,11 @@ class Run:
             self.book("lost", Usage(tokens_lost=self.journal.tokens_lost))
 
     @property
+    def owner(self) -> str:
+        """What stands for the whole run, over all its problems, where an engine shares itself."""
+        return f"{id(self.account.root):x}"
+
+    @property
     def considered(self) -> tuple[Candidate, ...]:
         """What selectors have read, each branch as it was read last, in launch order.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import (
     AsyncGenerator,
     AsyncIterator,
@@ -25,8 +26,8 @@ from ttc.errors import BudgetExceeded, EngineError
 from ttc.graph import Flow, Node, join, written_out
 from ttc.journal import derive_seed
 from ttc.ports import Verifier
+from ttc.readings import Readings
 from ttc.run import Run
-from ttc.score_call import ReadPlan, ScoreCall, given_suffix
 from ttc.streams import PumpStream, calls_behind, generator, iterate, ordered_map
 from ttc.types import (
     UNFILTERED,
@@ -34,7 +35,6 @@ from ttc.types import (
     Budget,
     Candidate,
     Chunk,
-    Logprobs,
     Order,
     Problem,
     Sampling,
@@ -57,7 +57,7 @@ __all__ = ["NodeScope"]
 U = TypeVar("U")
 
 
-class NodeScope(Work):
+class NodeScope(Readings):
     """The scope of one node in one run; implements `ttc.ports.Scope`."""
 
     def __init__(
@@ -78,11 +78,12 @@ class NodeScope(Work):
             beside: logical resources that work downstream of it uses while it runs.
             aside: whether it works for a verifier, whose choices are not the strategy's.
         """
-        super().__init__(run, path)
-        self._account, self._beside, self._aside = account, beside, aside
+        super().__init__(run, account, path)
+        self._beside, self._aside = beside, aside
         self._calls: dict[str, Call] = {}
         self._children: set[str] = set()
-        self._verified = self._scored = self._executed = 0
+        self._verified = self._executed = 0
+        self._priorities: dict[int, float] = {}
         self._when_closed: Callable[[], None] = lambda: None
 
     @property
@@ -106,48 +107,6 @@ class NodeScope(Work):
     def prompt(self, problem: Problem, role: str) -> Branch:
         """A prompt of the node's own, for the model of a role; see `ttc.ports.Scope`."""
         return self._run.engine(role).root(problem, role)
-
-    def append(self, branch: Branch, text: str, *, as_token: bool = False) -> Branch:
-        """A branch that goes on with given text; see `ttc.ports.Scope`."""
-        return self._run.engine(branch.role).append(branch, text, as_token=as_token)
-
-    def cut(self, branch: Branch, count: int) -> Branch:
-        """The branch that ends after some tokens of its last segment; see `ttc.ports.Scope`."""
-        return self._run.engine(branch.role).cut(branch, count)
-
-    async def score(
-        self, branch: Branch, suffixes: Sequence[str | tuple[int, ...] | Branch]
-    ) -> tuple[Logprobs, ...]:
-        """The log probabilities of given texts after a branch; see `ttc.ports.Scope`."""
-        given = tuple(given_suffix(branch, suffix, self.append) for suffix in suffixes)
-        if not given:
-            return ()
-        values = await self._reading(branch, suffixes=given)
-        return tuple(
-            Logprobs(token_ids=segment.token_ids or (), values=found)
-            for segment, found in zip(given, values, strict=True)
-        )
-
-    async def reward(self, branch: Branch, rows: Sequence[int]) -> tuple[Mapping[str, float], ...]:
-        """What a reward model says of some tokens of a branch; see `ttc.ports.Scope`."""
-        if not rows:
-            return ()
-        labels = self._run.engine(branch.role).labels
-        values = await self._reading(branch, rows=tuple(rows))
-        return tuple(dict(zip(labels, found, strict=True)) for found in values)
-
-    async def hidden(self, branch: Branch, rows: Sequence[int]) -> tuple[tuple[float, ...], ...]:
-        """What the model's head reads at some tokens of a branch; see `ttc.ports.Scope`."""
-        return await self._reading(branch, rows=tuple(rows), hidden=True) if rows else ()
-
-    async def _reading(self, branch: Branch, **asked: Any) -> tuple[tuple[float, ...], ...]:
-        work = self._open_work()
-        self._run.check_deadline()
-        index, self._scored = self._scored, self._scored + 1
-        plan = ReadPlan(path=self.path, index=index, branch=branch, **asked)
-        call = ScoreCall(self._run, self._account, plan)
-        work.calls.append(call)
-        return await call.run()
 
     async def generate(
         self,
@@ -208,6 +167,14 @@ class NodeScope(Work):
             if chunk.branch is None:
                 yield chunk
         yield Chunk(text="", token_ids=(), branch=whole.result())
+
+    def prioritise(self, index: int, priority: float) -> None:
+        """Says what a call of the node is worth beside others; see `ttc.ports.Scope`."""
+        if math.isnan(priority):
+            raise ValueError(f"{self.path}: the priority of a call is a number, not NaN")
+        self._priorities[index] = priority
+        if (call := self._calls.get(f"{self.path}#{index}")) is not None:
+            call.prioritise(priority)
 
     async def verify(
         self, verifier: Verifier, candidates: Sequence[Candidate]
@@ -440,16 +407,10 @@ class NodeScope(Work):
                 f"index {plan.index} was used twice in {self.path}; each call of a node needs an "
                 "index of its own, since its seed comes from it"
             )
+        plan = replace(plan, priority=self._priorities.get(plan.index, 0.0))
         call = self._calls[plan.key] = Call(self._run, self._account, plan, on_chunk)
         work.calls.append(call)
         return call
-
-    def _open_work(self) -> Work:
-        """What belongs together with whatever is started now, unless it has ended."""
-        work = self.innermost()
-        if self.has_ended or work.has_ended:
-            raise asyncio.CancelledError
-        return work
 
     def _child(
         self,

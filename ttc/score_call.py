@@ -1,4 +1,4 @@
-"""The life of one call that reads given text: its log probabilities, rewards or hidden states.
+"""The life of a call that reads given text: for scores, next tokens, rewards or hidden states.
 
 Launched, admitted, run and settled once, as a call that generates. What it is given counts as
 prompt tokens, each distinct one once. It needs no seed.
@@ -7,7 +7,6 @@ prompt tokens, each distinct one once. It needs no seed.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,9 +18,9 @@ from ttc.ports import Engine, Reading
 from ttc.run import Run
 from ttc.types import Branch
 
-__all__ = ["ReadPlan", "ScoreCall", "given_suffix"]
+__all__ = ["ReadPlan", "ScoreCall"]
 
-Values = tuple[tuple[float, ...], ...]
+Values = tuple[Any, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +36,10 @@ class ReadPlan:
     """Tokens of the branch, where rewards or hidden states are asked for."""
     hidden: bool = False
     """Hidden states are asked for, and not rewards."""
+    at: tuple[int, ...] = ()
+    """After how many tokens of the branch it is asked what comes next."""
+    top: int = 0
+    """How many of the most probable next tokens."""
 
     @property
     def key(self) -> str:
@@ -53,7 +56,9 @@ class ReadPlan:
         """The most tokens for which the engine's head has to be computed."""
         if self.hidden:
             return 0
-        return self.num_given - self.branch.num_tokens if self.suffixes else self.num_given
+        if self.suffixes:
+            return self.num_given - self.branch.num_tokens
+        return len(self.at) or self.num_given
 
     @property
     def num_given(self) -> int:
@@ -65,28 +70,9 @@ class ReadPlan:
         """Hands it to the engine."""
         if self.suffixes:
             return engine.score(self.branch, self.suffixes)
+        if self.at:
+            return engine.next_tokens(self.branch, self.top, at=self.at)
         return (engine.hidden if self.hidden else engine.reward)(self.branch, self.rows)
-
-
-def given_suffix(
-    branch: Branch,
-    suffix: str | tuple[int, ...] | Branch,
-    append: Callable[[Branch, str], Branch],
-) -> Branch:
-    """A suffix to score as a segment of its own.
-
-    Raises:
-        ValueError: it has no tokens.
-    """
-    if isinstance(suffix, Branch):
-        given = suffix
-    elif isinstance(suffix, str):
-        given = append(branch, suffix)
-    else:
-        given = Branch(parent=branch, role=branch.role, text="", token_ids=suffix)
-    if not given.token_ids:
-        raise ValueError(f"a suffix to score has at least one token, not {suffix!r}")
-    return given
 
 
 class ScoreCall(EngineCall):
@@ -146,7 +132,7 @@ class ScoreCall(EngineCall):
         reading.future.add_done_callback(deliver(loop, arrival))
         values: Values = await arrival
         self._check_cut()  # it may have been cut between its arrival and this step
-        expected = self._plan.suffixes or self._plan.rows
+        expected = self._plan.suffixes or self._plan.rows or self._plan.at
         if len(values) != len(expected):
             raise EngineError(
                 f"{self._engine.name} gave {len(values)} results where {len(expected)} were asked"
@@ -165,9 +151,13 @@ class ScoreCall(EngineCall):
     def _fingerprint(self) -> str:
         plan = self._plan
         suffixes = tuple((segment.text, segment.token_ids) for segment in plan.suffixes)
-        kind = {"hidden": True} if plan.hidden else {}
         return fingerprint(
-            plan.branch, engine=self._engine.numerics, suffixes=suffixes, rows=plan.rows, **kind
+            plan.branch,
+            engine=self._engine.numerics,
+            suffixes=suffixes,
+            rows=plan.rows,
+            **({"hidden": True} if plan.hidden else {}),
+            **({"at": plan.at, "top": plan.top} if plan.at else {}),
         )
 
     def _settle(self, ticket: Ticket, finish: str | None, **detail: Any) -> None:

@@ -98,6 +98,7 @@ class FakeEngine:
             entropy=True,
             score=rewards is None,
             reward=rewards is not None,
+            priority=True,
             prefix_cache=True,
             replayable=True,
         )
@@ -149,10 +150,21 @@ class FakeEngine:
             "the fake engine says what it is told to, so it holds to no constraint; run on a model"
         )
 
-    def cut(self, branch: Branch, count: int) -> Branch:
-        """The branch that ends after the first tokens of its last segment."""
-        said = [self.said[token] for token in (branch.token_ids or ())[:count]]
-        return branch.first(count, "".join(said))
+    def cut(self, branch: Branch, num_tokens: int) -> Branch:
+        """The first words of a branch."""
+        segment, count = branch.place_of(num_tokens)
+        if segment.is_whole(count):
+            return segment
+        pieces = [self.said.get(token, "") for token in segment.token_ids or ()]
+        if segment.finish_reason is None:
+            pieces = _pieces(segment.text)
+        return segment.beginning(count, "".join(pieces[:count]))
+
+    def next_tokens(
+        self, branch: Branch, top: int, *, at: Sequence[int] | None = None
+    ) -> _FakeReading:
+        """It expects nothing."""
+        raise EngineError("the fake engine expects no next token; use a model")
 
     def score(self, branch: Branch, suffixes: Sequence[Branch]) -> _FakeReading:
         """The log probabilities of texts after a branch, at once."""
@@ -210,7 +222,8 @@ class FakeEngine:
     def start_waiting(self) -> None:
         """Starts whoever has a slot."""
         while self._line and (self._slots is None or self.active < self._slots):
-            generation = self._line.popleft()
+            generation = max(self._line, key=lambda waiting: waiting.priority)
+            self._line.remove(generation)
             if not generation.ended:
                 self.active += 1
                 self.most_active = max(self.most_active, self.active)
@@ -306,6 +319,7 @@ class _FakeGeneration:
         self._timer: Timer | None = None
         self._running = False
         self._prompt = request.branch.num_tokens
+        self.priority = request.priority
         self._flops, self._kv, self._since = 0, 0.0, 0.0
 
     @property
@@ -329,6 +343,16 @@ class _FakeGeneration:
         if not self.ended:
             self._leave()
         return self._given
+
+    def fork(self, num_tokens: int) -> Branch:
+        """The branch of its first words."""
+        if not 1 <= num_tokens <= self._given:
+            raise ValueError(f"the call has {self._given} tokens by now, not {num_tokens}")
+        return self._segment().beginning(num_tokens, "".join(self._pieces[:num_tokens]))
+
+    def prioritise(self, priority: float) -> None:
+        """Lets it start before others that wait."""
+        self.priority = priority
 
     def _until(self, pieces: Sequence[str]) -> Iterator[str]:
         text = ""
@@ -389,18 +413,19 @@ class _FakeGeneration:
                 self._draw()
             self.future.set_exception(self._error)
             return
+        self.future.set_result(self._segment())
+
+    def _segment(self) -> Branch:
         full = len(self._pieces) >= self._request.max_tokens and self._stop is None
         reason: FinishReason = "length" if full else "stop"
-        self.future.set_result(
-            Branch(
-                parent=self._request.branch,
-                role=self._request.branch.role,
-                text=self._text,
-                token_ids=tuple(i for piece in self._pieces for i in _ids(piece)),
-                **self._engine.measured(self._request, len(self._pieces)),
-                finish_reason=reason,
-                stop_reason=self._stop,
-            )
+        return Branch(
+            parent=self._request.branch,
+            role=self._request.branch.role,
+            text=self._text,
+            token_ids=tuple(i for piece in self._pieces for i in _ids(piece)),
+            **self._engine.measured(self._request, len(self._pieces)),
+            finish_reason=reason,
+            stop_reason=self._stop,
         )
 
     def _leave(self) -> None:

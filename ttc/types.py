@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from ttc.constraints import Constraint, constraint_of, constraint_values
 from ttc.messages import Message, ToolCall
@@ -32,6 +32,7 @@ __all__ = [
     "FinishReason",
     "Logprobs",
     "Message",
+    "NextTokens",
     "Order",
     "Outcome",
     "Problem",
@@ -201,6 +202,9 @@ class Tail:
             raise ValueError(f"a tail's max_tokens is at least 1, not {self.max_tokens}")
 
 
+_PER_TOKEN = ("token_ids", "logprobs", "entropies", "self_certainties", "top_logprobs")
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Branch:
     """A token-exact, immutable handle on a text that an engine can extend.
@@ -259,26 +263,48 @@ class Branch:
         """The tokens of this segment; `None` where nobody counts them."""
         return self.token_count if self.token_ids is None else len(self.token_ids)
 
+    def place_of(self, num_tokens: int) -> tuple[Branch, int]:
+        """The segment in which so many tokens of the whole branch end, and how many are its own.
+
+        Raises:
+            ValueError: the branch has fewer, or there is none, or a segment has no tokens.
+        """
+        whole, segment = self.num_tokens, self
+        if not 1 <= num_tokens <= whole:
+            raise ValueError(
+                f"a branch of {whole} tokens is cut back to 1 to {whole} of them, not {num_tokens}"
+            )
+        rest = whole - num_tokens
+        while segment.token_ids is not None:
+            own = len(segment.token_ids) - rest
+            if own > 0 or segment.parent is None:
+                return segment, own
+            segment, rest = segment.parent, -own
+        raise ValueError("the branch has a segment without tokens, so it cannot be cut back")
+
+    def is_whole(self, count: int) -> bool:
+        """Whether it is its own beginning of so many tokens: it has no more, and no stop ended it.
+
+        Where one did, it can be cut back to all of its tokens, and be gone on from after the last.
+        """
+        return count == self.length and self.finish_reason != "stop"
+
+    def beginning(self, count: int, text: str) -> Branch:
+        """This segment's first tokens, whose text the engine tells."""
+        cut = object.__new__(Branch)  # `replace` takes five times as long, and forks are many
+        values = dict(self.__dict__, text=text, stop_reason=None)
+        for name in _PER_TOKEN:
+            if (column := values[name]) is not None:
+                values[name] = column[:count]
+        if self.finish_reason is not None:
+            values["finish_reason"] = "length"
+        cut.__dict__.update(values)
+        return cut
+
     @property
     def output(self) -> str:
         """The text after the root: everything generated or appended since the prompt."""
         return "".join(segment.text for segment in self.lineage() if segment.parent is not None)
-
-    def first(self, count: int, text: str) -> Branch:
-        """The segment's first tokens, which can be gone on from; their text is an engine's to tell.
-
-        Raises:
-            ValueError: the segment has no tokens, or fewer.
-        """
-        known = None if self.token_ids is None else len(self.token_ids)
-        if known is None or not 1 <= count <= known:
-            raise ValueError(f"a segment of {known} tokens cannot be cut after {count}")
-        measured = ("token_ids", "logprobs", "entropies", "self_certainties", "top_logprobs")
-        parts: dict[str, Any] = {
-            name: None if (values := getattr(self, name)) is None else values[:count]
-            for name in measured
-        }
-        return replace(self, text=text, finish_reason=None, stop_reason=None, **parts)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -294,6 +320,19 @@ class Logprobs:
     def total(self) -> float:
         """The log probability of the whole text."""
         return math.fsum(self.values)
+
+
+class NextTokens(NamedTuple):
+    """What a model expects after a text, under the raw distribution."""
+
+    token_ids: tuple[int, ...]
+    """The most probable next tokens, the most probable first; of equals the lower one."""
+    logprobs: tuple[float, ...]
+    """Their natural log probabilities."""
+    entropy: float
+    """The entropy of the whole distribution, in nats."""
+    self_certainty: float
+    """The divergence of the uniform distribution from it, in nats."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,50 +1,46 @@
 """The continuous batch: how a step runs; `schedule` says what runs in it.
 
-Sequences join and leave between steps. Each step computes one token of every sequence that decodes,
-and a bounded number of prompt tokens of those that do not yet, so that a long prompt stalls nobody
-for long. A sequence joins when the pages of its greatest possible length are certain, so none is
-ever thrown out; who does not fit waits, first come first served.
+Sequences join and leave between steps. A step is chosen, gets its pages, computes, and hands out
+what has ended.
 """
 
 from __future__ import annotations
 
+import copy
+import os
 import threading
 import time
 from collections.abc import Collection, Mapping
 from collections.abc import Sequence as Seq
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
 
-from ttc.engine.local.cache import Match, Page, PrefixCache
 from ttc.engine.local.call import Call
+from ttc.engine.local.curve import Curve, Load
+from ttc.engine.local.facts import row_facts
 from ttc.engine.local.kv import KVPool
+from ttc.engine.local.meter import Counters, Meter, Seconds
 from ttc.engine.local.model import Model
-from ttc.engine.local.plan import PAGE, Plan, Span
+from ttc.engine.local.page import CERTAINTY, ENTROPY, Facts
+from ttc.engine.local.plan import PAGE, Plan, Reads, Span
 from ttc.engine.local.reading import Reading
-from ttc.engine.local.sample import NOT_FINITE, Drawn
-from ttc.engine.local.schedule import Piece, Schedule
+from ttc.engine.local.sample import NOT_FINITE, Draw, Drawn
+from ttc.engine.local.schedule import Piece, Schedule, Work
 from ttc.engine.local.sequence import Sequence
-from ttc.errors import EngineError
+from ttc.engine.local.tree import Match, RadixTree
+from ttc.engine.local.warmup import warm_up
+from ttc.errors import EngineError, MemoryExhausted
 from ttc.types import Chunk
 
-__all__ = ["Batch", "Counters"]
+__all__ = ["Batch"]
 
-
-@dataclass
-class Counters:
-    """What the engine has done since it was loaded."""
-
-    output_tokens: int = 0
-    """Output tokens computed, those of cancelled calls included."""
-    prompt_tokens: int = 0
-    """Prompt tokens computed, those found in the cache not included."""
-    flops: int = 0
-    """Operations of all steps, the one that runs now included."""
-    kv_byte_seconds: float = 0.0
-    """Memory times how long it was held, of calls that have left."""
-    steps: int = 0
+_NO_PAGES = (
+    "there is no memory for keys and values left, and nothing else runs that could give way; load "
+    "the engine with a greater kv_bytes"
+)
+_PATIENCE_S = 5.0  # all other calls wait for a callback
+_HELD_UP = "on_chunk held the engine up for {:.1f} s; let it hand chunks on without waiting"
 
 
 class _Note(NamedTuple):
@@ -52,12 +48,29 @@ class _Note(NamedTuple):
 
     reading: Reading
     row: int
-    values: Mapping[int, float] | None
+    facts: Facts | None
     """`None` where the model's output is not finite."""
+
+
+class _Inputs(NamedTuple):
+    """What a step computes on."""
+
+    token_ids: list[int]
+    plan: Plan
+    draws: list[Draw]
+    wanted: list[int]
+    """The rows whose outputs are wanted: those that are drawn from, and then those read from."""
+    reads: list[tuple[Reading, int]]
+    """Who reads a row, and the row in its path."""
+    hidden: list[tuple[Reading, int]]
+    """The same, of hidden states."""
+    hidden_rows: list[int]
 
 
 class Batch:
     """Sequences, their memory and the step. It belongs to one thread.
+
+    Where `TTC_CHECK_PAGES` is set in the environment, every step checks the tree of pages.
 
     Args:
         model: what computes.
@@ -76,204 +89,301 @@ class Batch:
         lock: threading.Lock,
         unsampled: Collection[int] = (),
     ) -> None:
-        self.counters = Counters()
-        self.cache = PrefixCache(num_pages, PAGE)
+        self.curve = Curve(model.costs)
+        self.curve.start(warm_up(model))
+        self.meter = Meter(model.costs, model.bytes_per_weight)
+        self.tree = RadixTree(num_pages, PAGE)
         self.model = model
         self.schedule = Schedule(
-            self.cache,
+            self.tree,
+            num_pages=num_pages,
             max_sequences=max_sequences,
             lock=lock,
             reads_every_row=model.config.reward is not None,
+            curve=self.curve,
         )
         self._costs = model.costs
         self._pool = model.make_pool(num_pages)
         self._lock = lock
         self._unsampled = torch.tensor(sorted(unsampled), dtype=torch.int64)
-        self._copies: dict[Page, int] = {}  # which pages begin as copies, and of what
+        self._checks = bool(os.environ.get("TTC_CHECK_PAGES"))
+        self.page_bytes = KVPool.page_bytes(model.costs)
+        """Bytes of one page of keys and values."""
+        self._shares_changed = True  # of pages, among calls
+
+    @property
+    def counters(self) -> Counters:
+        """What was done since the model was loaded."""
+        return self.meter.counters
 
     @property
     def kv_bytes_used(self) -> int:
         """Bytes of keys and values that running sequences hold."""
-        return self.cache.num_used * KVPool.page_bytes(self._costs)
+        return self.tree.num_used * self.page_bytes
 
     def step(self) -> None:
         """Computes one step, and hands out what has ended.
 
         Whatever fails here ends the calls that took part, and nothing else.
         """
-        self._leave(self.schedule.cancelled())
-        self.schedule.admit(self._join)
-        pieces = self.schedule.choose()
-        if not pieces:
+        self._step()
+        if self._checks:
+            self.tree.check()
+
+    def _step(self) -> None:
+        begun = time.perf_counter()
+        self._leave(self.schedule.changed())
+        self.schedule.admit(self)
+        work = self.schedule.choose(self)
+        if work.starved is not None:
+            self._leave([work.starved], MemoryExhausted(_NO_PAGES, retryable=True))
+        if not work.pieces:
             return
-        self._make_room(pieces)
+        self._make_room(work)
         try:
-            drawn, notes = self._compute(pieces)
+            inputs = self._arrange(work.pieces)
+            arranged = time.perf_counter()
+            outputs = self._forward(inputs)
+            computed = time.perf_counter()
+            drawn, notes = self._read(inputs, outputs)
         except Exception as error:  # noqa: BLE001  one faulty step must not take the engine down
-            for page in self._copies:  # whether they were copied is not known
-                page.forget()
-            self._leave(
-                [piece.sequence for piece in pieces], f"the engine's step failed: {error!r}"
-            )
+            self._fail([piece.sequence for piece in work.pieces], error)
             return
-        finally:
-            self._copies.clear()
-        self._commit(pieces, drawn, notes)
+        read = time.perf_counter()
+        self._commit(work.pieces, drawn, notes)
+        parts = arranged - begun, computed - arranged, read - computed, time.perf_counter() - read
+        self._measure(work, inputs.plan.reads(self._costs), Seconds(*parts))
+
+    def _measure(self, work: Work, reads: Reads, seconds: Seconds) -> None:
+        """Lets the meter and the cost curve take a step in."""
+        load = Load(rows=work.num_rows, draws=work.num_draws, seen=work.num_seen)
+        self.meter.note(
+            load,
+            reads,
+            seconds,
+            prefill_tokens=work.num_rows - work.num_decoding,
+            attention_operations=work.attention_flops(self._costs),
+            pages=self.tree.num_used,
+            predicted_s=self.curve(load),
+        )
+        self.curve.note(load, seconds.total)
 
     def fail_all(self, message: str) -> None:
         """Ends every call with an error."""
-        self._leave([*self.schedule.running, *self.schedule.waiting], message)
+        self._leave(self.schedule.calls, message)
 
-    def _leave(self, gone: Seq[Call], error: str | None = None) -> None:
-        """Takes sequences out of the batch, frees their memory, and then tells an error, if any."""
+    def start_over(self, message: str) -> None:
+        """Ends every call with an error and forgets all that was computed, after a fault here."""
+        try:
+            self.fail_all(message)
+        finally:
+            self.tree.clear()
+
+    def _fail(self, calls: Seq[Call], error: Exception) -> None:
+        """Ends the calls of a step that failed."""
+        lost = self.tree.copies.keys()  # if the step failed before it made them, or while it did
+        halted = [
+            call
+            for call in self.schedule.running
+            if call not in calls and not lost.isdisjoint(call.pages)
+        ]
+        self.tree.forget_copies()
+        self._leave(calls, f"the engine's step failed: {error!r}")
+        for call in halted:
+            self.schedule.put_back(call, self)
+
+    def _leave(
+        self, gone: Seq[Call], error: str | EngineError | None = None, *, is_spoilt: bool = False
+    ) -> None:
+        """Takes sequences out of the batch, frees their memory, and then tells an error, if any.
+
+        Nothing that a spoilt one has computed is found again.
+        """
         if not gone:
             return
-        self.schedule.drop(set(gone))
+        here = self.schedule.drop(gone)
         now = time.monotonic()
         with self._lock:
-            for sequence in gone:
+            for sequence in here:
                 sequence.hold(0.0, now)
                 self.counters.kv_byte_seconds += sequence.kv_byte_seconds
+        for sequence in here:
+            if is_spoilt:
+                self.tree.discard(sequence.path)
+            else:
+                self.tree.release(sequence.path, sequence.priority)
+        self._shares_changed = True
+        if error is None:
+            return
+        kind = error if isinstance(error, EngineError) else EngineError(error)
         for sequence in gone:
-            self.cache.release(sequence.pages)
-            sequence.pages = []
-        if error is not None:
-            for sequence in gone:
-                sequence.fail(EngineError(error, output_tokens=sequence.num_output))
+            own = copy.copy(kind)
+            own.output_tokens = sequence.num_output
+            sequence.fail(own)
 
-    def _join(self, sequence: Call, match: Match) -> None:
-        self.cache.hold(match.shared)
-        sequence.pages = list(match.shared)
-        sequence.computed = sequence.cached = match.length
-        if match.source is not None:
-            # Copies are made before the step writes anything, and all are read before one is
-            # written. So the source may lose its memory to this page or to another one, and a page
-            # that is itself about to be copied stands for its own source.
-            source = self._copies.get(match.source, match.source.index)
-            page = self._grow(sequence)
-            page.begin_as(match.source, match.copied)
-            self._copies[page] = source
+    def join(self, call: Call, match: Match) -> None:
+        """Gives a call the pages of what is found of it."""
+        path = self.tree.join(match)
+        with self._lock:
+            call.begin(path, self._costs)
+        self._shares_changed = True
 
-    def _grow(self, sequence: Call) -> Page:
-        page = self.cache.take(sequence.pages[-1] if sequence.pages else None)
-        sequence.pages.append(page)
-        return page
+    def give_way(self, call: Call) -> None:
+        """Takes a call's pages away; it keeps its tokens, and will come again."""
+        path = call.path
+        with self._lock:
+            call.give_way(time.monotonic())
+        self.tree.release(path, call.priority)
+        self.counters.preemptions += 1
+        self._shares_changed = True
 
-    def _make_room(self, pieces: Seq[Piece]) -> None:
+    def _make_room(self, work: Work) -> None:
         """Gives pieces the pages that they write to, and counts what they cost."""
-        for piece in pieces:
-            sequence = piece.sequence
-            while len(sequence.pages) * PAGE < sequence.computed + piece.count:
-                self._grow(sequence)
-        self._count_operations(pieces)
-        self._count_memory()
+        grown = []
+        for piece in work.pieces:
+            call = piece.sequence
+            if self.tree.grow(call.path, call.computed + piece.length):
+                grown.append(call)
+        self._count_memory(grown)
+        self.counters.flops += work.flops(self._costs)
+        self.counters.prompt_tokens += work.prompt_tokens
+        self.counters.recomputed_tokens += work.recomputed
 
-    def _count_operations(self, pieces: Seq[Piece]) -> None:
+    def _count_memory(self, grown: Seq[Call]) -> None:
+        """Lets calls count their part of the pages that they hold, where it has changed."""
+        changed = self.schedule.running if self._shares_changed else grown
+        self._shares_changed = False
+        if not changed:
+            return
+        shares = self.tree.shares([call.path for call in changed])
+        now = time.monotonic()
         with self._lock:
-            for piece in pieces:
-                call = piece.sequence
-                reads_head = not (isinstance(call, Reading) and call.hidden)
-                draws = len(piece.rows) * reads_head + (piece.drawer is not None)
-                start = piece.sequence.computed
-                flops = self._costs.flops(start=start, count=piece.count, draws=draws)
-                piece.sequence.flops += flops
-                self.counters.flops += flops
+            for call, share in zip(changed, shares, strict=True):
+                call.hold(self.page_bytes * share, now)
 
-    def _count_memory(self) -> None:
-        """Lets every sequence count its part of the pages that it holds."""
-        page_bytes, now = KVPool.page_bytes(self._costs), time.monotonic()
-        with self._lock:
-            for sequence in self.schedule.running:
-                sequence.hold(page_bytes * sum(1 / p.users for p in sequence.pages), now)
-
-    def _compute(self, pieces: Seq[Piece]) -> tuple[Drawn, list[_Note]]:
-        """Runs the model, draws a token for each piece that ends in one, and reads what is read."""
-        self._pool.copy([(source, page.index) for page, source in self._copies.items()])
+    def _arrange(self, pieces: Seq[Piece]) -> _Inputs:
+        """The inputs of a step, one row after another."""
         token_ids: list[int] = []
-        spans, draws, last_rows = [], [], []
+        spans: list[Span] = []
+        draws: list[Draw] = []
+        last_rows: list[int] = []
         reads: list[tuple[Reading, int]] = []  # and the row in its path
         read_rows: list[int] = []
         hidden: list[tuple[Reading, int]] = []
         hidden_rows: list[int] = []
-        for piece in pieces:
-            sequence, start, first = piece.sequence, piece.sequence.computed, len(token_ids)
-            token_ids += sequence.tokens[start : start + piece.count]
-            pages = [page.index for page in sequence.pages]
-            spans.append(Span(pages=pages, start=start, count=piece.count))
-            if piece.drawer is not None:
-                draws.append(piece.drawer.draw)
+        for call, count, drawer, rows in pieces:
+            start = call.computed
+            spans.append(Span(pages=call.path.table, start=start, count=count))
+            if count == 1:
+                token_ids.append(call.tokens[start])
+            else:
+                token_ids += call.tokens[start : start + count]
+            if drawer is not None:
+                draws.append(drawer.draw)
                 last_rows.append(len(token_ids) - 1)
-            elif isinstance(sequence, Reading):
-                of_hidden = sequence.hidden
-                (hidden if of_hidden else reads).extend((sequence, row) for row in piece.rows)
-                rows = hidden_rows if of_hidden else read_rows
-                rows += [first + row - start for row in piece.rows]
-        wanted_rows = torch.tensor([*last_rows, *read_rows], dtype=torch.int64)
-        outputs = self.model.forward(torch.tensor(token_ids), Plan(spans), self._pool, wanted_rows)
+            elif rows and isinstance(call, Reading):
+                first = len(token_ids) - count - start
+                (hidden if call.hidden else reads).extend((call, row) for row in rows)
+                (hidden_rows if call.hidden else read_rows).extend(first + row for row in rows)
+        wanted = last_rows + read_rows
+        return _Inputs(token_ids, Plan(spans), draws, wanted, reads, hidden, hidden_rows)
+
+    def _forward(self, inputs: _Inputs) -> torch.Tensor:
+        """Runs the model."""
+        if self.tree.copies:
+            self._pool.copy([(source, page.place) for page, source in self.tree.copies.items()])
+            self.tree.copies.clear()
+        wanted = torch.tensor(inputs.wanted, dtype=torch.int64)
+        return self.model.forward(torch.tensor(inputs.token_ids), inputs.plan, self._pool, wanted)
+
+    def _read(self, inputs: _Inputs, outputs: torch.Tensor) -> tuple[Drawn, list[_Note]]:
+        """Draws a token for each piece that ends in one, and reads what is read."""
+        draws, reads = inputs.draws, inputs.reads
+        values: list[Facts | None] = []
+        drawn = Drawn([], [], [], [], [], {})
         if self.model.config.reward is not None:
             values = _finite(outputs)
         else:
-            outputs[:, self._unsampled] = -torch.inf
-            wanted = [reading.wants[row] for reading, row in reads]
-            values = self.model.logprobs(outputs[len(draws) :], wanted) if reads else []
-        drawn = Drawn([], [], [], [], [], {})
-        if draws:
-            drawn = self.model.draw(outputs[: len(draws)], draws)
-        if hidden:
-            values += _finite(self.model.hidden(torch.tensor(hidden_rows)))
-        notes = [_Note(*read, found) for read, found in zip([*reads, *hidden], values, strict=True)]
+            if len(self._unsampled):
+                outputs.index_fill_(1, self._unsampled, -torch.inf)
+            if reads:
+                wanted = [reading.wants[row] for reading, row in reads]
+                values = row_facts(self.model, outputs[len(draws) :], wanted)
+            if draws:
+                drawn = self.model.draw(outputs[: len(draws)], draws)
+        if inputs.hidden:
+            reads = reads + inputs.hidden
+            values += _finite(self.model.hidden(torch.tensor(inputs.hidden_rows)))
+        notes = [_Note(*read, found) for read, found in zip(reads, values, strict=True)]
         return drawn, notes
 
     def _commit(self, pieces: Seq[Piece], drawn: Drawn, notes: Seq[_Note]) -> None:
         """Takes a step's results over, and tells them."""
         drawing = [piece.drawer for piece in pieces if piece.drawer is not None]
-        for piece in pieces:
-            self._record(piece)
-        self.counters.steps += 1
         self.counters.output_tokens += len(drawing) - len(drawn.faults)
         faults: dict[Call, str] = {drawing[row]: fault for row, fault in drawn.faults.items()}
-        faults |= {reading: NOT_FINITE for reading, _, values in notes if values is None}
-        for reading, row, values in notes:
-            if values is not None and reading not in faults:
-                reading.note(row, values)
+        faults |= {note.reading: NOT_FINITE for note in notes if note.facts is None}
+        for piece in pieces:
+            if not faults or faults.get(piece.sequence) != NOT_FINITE:
+                self._record(piece)
+        if notes:
+            self._take_notes(notes, faults)
         for faulty, fault in faults.items():
-            self._leave([faulty], fault)
+            self._leave([faulty], fault, is_spoilt=fault == NOT_FINITE)
         with self._lock:
-            cancelled = {sequence for sequence in drawing if sequence.cancelled}
-        chunks = [
-            (sequence, self._accept(sequence, *row))
-            for sequence, *row in zip(drawing, *drawn[:-1], strict=True)
-            if sequence not in cancelled and sequence not in faults
-        ]
-        readings = (s for p in pieces if isinstance(s := p.sequence, Reading) and s not in faults)
-        read = [reading for reading in readings if reading.is_found]
-        self._leave([sequence for sequence, chunk in chunks if chunk.branch is not None])
-        self._leave(read)
-        for reading in read:
-            reading.finish()
-        for sequence, chunk in chunks:
-            try:
-                sequence.tell(chunk)
-            except Exception as error:  # noqa: BLE001  a caller's callback must not stop the others
-                self._leave([sequence], f"on_chunk failed: {error!r}")
+            silent = {s for s in drawing if s.cancelled} | faults.keys()
+        told: list[tuple[Sequence, Chunk]] = []
+        for sequence, *found in zip(drawing, *drawn[:-1], strict=True):
+            if sequence not in silent:
+                chunk = self._accept(sequence, *found)
+                if chunk is not None:
+                    told.append((sequence, chunk))
+        self._leave([sequence for sequence, chunk in told if chunk.branch is not None])
+        for sequence, chunk in told:
+            self._tell(sequence, chunk)
 
-    def _accept(self, sequence: Sequence, token: int, logprob: float, *measured: Any) -> Chunk:
-        """Adds a drawn token, and keeps its log probability for whoever scores it later."""
-        row = len(sequence.tokens) - 1
-        sequence.pages[row // PAGE].note(row % PAGE, {token: logprob})
+    def _tell(self, sequence: Sequence, chunk: Chunk) -> None:
+        begun = time.perf_counter()
+        try:
+            sequence.tell(chunk)
+        except Exception as error:  # noqa: BLE001  a caller's callback must not stop the others
+            self._leave([sequence], f"on_chunk failed: {error!r}")
+        if (seconds := time.perf_counter() - begun) > _PATIENCE_S and chunk.branch is None:
+            self._leave([sequence], _HELD_UP.format(seconds))
+
+    def _take_notes(self, notes: Seq[_Note], faults: Mapping[Call, str]) -> None:
+        """Takes over what was read, and ends the calls that have found everything."""
+        for reading, row, facts in notes:
+            if facts is not None and reading not in faults:
+                if not reading.hidden:
+                    self.tree.note(reading.path, row, facts)
+                reading.note(row, facts)
+        readings = dict.fromkeys(note.reading for note in notes)
+        done = [reading for reading in readings if reading not in faults and reading.is_found]
+        self._leave(done)
+        for reading in done:
+            reading.finish()
+
+    def _accept(
+        self, sequence: Sequence, token: int, logprob: float, *measured: Any
+    ) -> Chunk | None:
+        """Adds a drawn token, and keeps what is known of it for whoever scores it later."""
+        facts = {token: logprob}
+        entropy, certainty, _ = measured
+        if entropy is not None:
+            facts[ENTROPY], facts[CERTAINTY] = entropy, certainty
+        self.tree.note(sequence.path, len(sequence.tokens) - 1, facts)
         return sequence.accept(token, logprob, *measured)
 
     def _record(self, piece: Piece) -> None:
-        """Makes the tokens of a piece known to the cache."""
-        sequence, start = piece.sequence, piece.sequence.computed
-        end = start + piece.count
-        for position in range(start, end):
-            sequence.pages[position // PAGE].tokens.append(sequence.tokens[position])
-        sequence.computed = end
-        self.counters.prompt_tokens += max(0, min(end, sequence.prompt_length) - start)
+        """Makes the tokens of a piece known to the tree."""
+        call, count = piece.sequence, piece.length
+        start = call.computed
+        tokens = call.tokens[start : start + count] if count > 1 else (call.tokens[start],)
+        self._shares_changed |= self.tree.record(call.path, tokens)
 
 
-def _finite(outputs: torch.Tensor) -> list[dict[int, float] | None]:
+def _finite(outputs: torch.Tensor) -> list[Facts | None]:
     """The values of each row (n, k) by their place; `None` where one is not finite."""
     finite = outputs.isfinite().all(-1).tolist()
     return [

@@ -21,31 +21,36 @@ from collections.abc import Callable, Iterable
 from collections.abc import Sequence as Seq
 from dataclasses import replace
 from pathlib import Path
-from typing import Self
+from typing import Self, TypeVar
 
 import torch
 
 from ttc.constraints import Constraint
 from ttc.costs import Costs
-from ttc.engine.local.batch import Batch, Counters
+from ttc.engine.local.batch import Batch
+from ttc.engine.local.cutting import Cutter
 from ttc.engine.local.grammar import Grammar, Grammars, begun_tokens, has_grammars
 from ttc.engine.local.kv import KVPool
+from ttc.engine.local.meter import Counters, Meter
+from ttc.engine.local.native.roofs import Roofs, measure_roofs
 from ttc.engine.local.path import path_tokens
 from ttc.engine.local.plan import PAGE
-from ttc.engine.local.reading import Place, Read, Wants, reward_plan, suffix_plan
+from ttc.engine.local.price import Price, price_of
+from ttc.engine.local.reading import Answer, Read, Wants, next_plan, reward_plan, suffix_plan
 from ttc.engine.local.sequence import Sequence
 from ttc.engine.local.source import Arithmetic, ModelSource, Progress, open_model
 from ttc.engine.local.text.prompt import Prompt
-from ttc.engine.local.text.stream import TextStream
 from ttc.engine.local.text.tokenizer import clean_text
 from ttc.engine.local.text.vocabulary import After
 from ttc.engine.local.threads import thread_count
 from ttc.engine.local.worker import LocalGeneration, Worker
 from ttc.errors import ContextOverflow, EngineError
 from ttc.ports import Capabilities, Request
-from ttc.types import MAX_LOGPROBS, Branch, Chunk, Problem
+from ttc.types import MAX_LOGPROBS, Branch, Chunk, NextTokens, Problem
 
 __all__ = ["LocalEngine"]
+
+T = TypeVar("T")
 
 
 class LocalEngine:
@@ -70,9 +75,8 @@ class LocalEngine:
     ) -> None:
         num_threads = thread_count() if threads is None else threads
         if min(num_threads, max_sequences) < 1:
-            raise ValueError(
-                f"threads ({num_threads}) and max_sequences ({max_sequences}) are at least 1"
-            )
+            counts = f"threads ({num_threads}) and max_sequences ({max_sequences})"
+            raise ValueError(f"{counts} are at least 1")
 
         def build(lock: threading.Lock) -> Batch:
             torch.set_num_threads(num_threads)
@@ -95,13 +99,12 @@ class LocalEngine:
             self._worker.close()
             raise
         self._tokens, self._template = source.tokens, source.template
+        self._cutter = Cutter(source.tokens)
         self._grammars = Grammars(source.tokens)
         self._reward = source.config.reward
-        self._name = name
+        self._name, self._threads = name, num_threads
         self._costs = self._batch.model.costs
-        self._context = min(
-            source.config.context, kv_bytes // KVPool.page_bytes(self._costs) * PAGE
-        )
+        self._context = min(source.config.context, kv_bytes // self._batch.page_bytes * PAGE)
         self._numerics = (
             f"torch-{torch.__version__} cpu {torch.backends.cpu.get_cpu_capability()} "
             f"threads={num_threads} {self._batch.model.numerics} sha={source.fingerprint[:16]}"
@@ -167,9 +170,12 @@ class LocalEngine:
             common,
             fork=True,
             cut=True,
+            priority=True,
+            next_tokens=MAX_LOGPROBS,
             logprobs=MAX_LOGPROBS,
             entropy=True,
             score=True,
+            price=True,
             grammar=has_grammars(),
             hidden_states=True,
         )
@@ -188,6 +194,61 @@ class LocalEngine:
     def counters(self) -> Counters:
         """What the engine has done since it was loaded."""
         return self._batch.counters
+
+    @property
+    def meter(self) -> Meter:
+        """What steps compute, read and take."""
+        return self._batch.meter
+
+    def roofs(self) -> Roofs:
+        """Measures the processor's roofs anew, which gives every step its fraction of them.
+
+        It takes about a second, and should find the machine idle.
+
+        Raises:
+            EngineError: the kernels cannot be built.
+        """
+        self.meter.roofs = roofs = measure_roofs(self._threads)
+        return roofs
+
+    def price(
+        self,
+        *,
+        context: int,
+        branches: int = 1,
+        tokens: int = 1,
+        uncached: int = 0,
+        beside: int | None = None,
+    ) -> Price:
+        """What more branches cost, as things run now: for when to run them, never for whether.
+
+        Args:
+            context: tokens that the branches go on from, which they share.
+            branches: how many.
+            tokens: the length of each.
+            uncached: how many of the shared tokens have to be computed first.
+            beside: branches that run from there in any case; by default those that run now.
+        """
+        beside = len(self._batch.schedule.running) if beside is None else beside
+        return price_of(
+            self._batch.curve,
+            self.meter,
+            context=context,
+            branches=branches,
+            tokens=tokens,
+            uncached=uncached,
+            beside=beside,
+        )
+
+    def prometheus(self) -> str:
+        """What the meter has counted, in Prometheus' text form."""
+        schedule = self._batch.schedule
+        gauges = {
+            "running_calls": float(len(schedule.running)),
+            "waiting_calls": float(schedule.num_waiting),
+            "kv_bytes_used": float(self.kv_bytes_used),
+        }
+        return self.meter.prometheus(self._name, gauges)
 
     @property
     def num_live(self) -> int:
@@ -222,9 +283,7 @@ class LocalEngine:
             text = clean_text(problem.prompt)
             return Prompt(text, self._tokens.encode(text))
         if self._template is None:
-            raise EngineError(
-                f"the model {self._name!r} has no chat template; give the problem as prompt="
-            )
+            raise EngineError(f"{self._name!r} has no chat template; give the problem as prompt=")
         return self._template.render(
             problem.messages,
             tools=problem.tools,
@@ -251,13 +310,9 @@ class LocalEngine:
         token_ids = tuple(self._tokens.encode(text, after=after))
         return Branch(parent=branch, role=branch.role, text=text, token_ids=token_ids)
 
-    def cut(self, branch: Branch, count: int) -> Branch:
-        """The branch that ends after the first tokens of its last segment; see `ttc.ports`."""
-        before = path_tokens(branch.parent) if branch.parent is not None else []
-        stream = TextStream(trims=self._tokens.trims_after(before))
-        kept = (branch.token_ids or ())[:count]
-        pieces = [stream.feed(self._tokens.bytes_of(token)).text for token in kept]
-        return branch.first(count, "".join(pieces) + stream.flush().text)
+    def cut(self, branch: Branch, num_tokens: int) -> Branch:
+        """A branch's first tokens; see `ttc.ports.Engine`."""
+        return self._cutter.cut(branch, num_tokens)
 
     def _token(self, name: str) -> tuple[int, ...]:
         ids = [self._tokens.control[name]] if name in self._tokens.control else None
@@ -282,22 +337,15 @@ class LocalEngine:
             ValueError: a number or an end of the request makes no sense; or its constraint cannot
                 be held to, or does not allow what the branch has begun under it.
         """
-        if self._reward is not None:
-            raise EngineError(
-                f"{self._name!r} is a reward model, which generates nothing; bind another model to "
-                f"the role {request.branch.role!r}"
-            )
         self._check(request)
         prompt = path_tokens(request.branch)
         if not prompt:
-            raise EngineError(
-                "the prompt is empty; give the model at least one token to go on from"
-            )
+            raise EngineError("the prompt is empty; give the model one token at least")
         self._check_fit(len(prompt))
         limit = min(request.max_tokens, self._context - len(prompt))
         grammar = self._grammar(request)
         sequence = Sequence(request, prompt, limit, self._tokens, on_chunk, grammar)
-        return self._worker.submit(sequence)
+        return self._worker.submit(sequence, self._cutter)
 
     def check_constraint(self, constraint: Constraint) -> None:
         """Compiles a constraint, unless that was done before; see `ttc.ports.Engine`.
@@ -314,18 +362,14 @@ class LocalEngine:
         begun = begun_tokens(request.branch, constraint, self._tokens.end_ids)
         return self._grammars.begin(constraint, begun)
 
-    def score(self, branch: Branch, suffixes: Seq[Branch]) -> Read:
+    def score(self, branch: Branch, suffixes: Seq[Branch]) -> Read[tuple[float, ...]]:
         """Queues the scoring of suffixes: the last segments of branches that leave `branch`.
 
         Raises:
             ContextOverflow: the branch and a suffix do not fit.
             EngineError: the engine is closed, has no language model's head, or the branch is empty.
         """
-        if self._reward is not None:
-            raise EngineError(
-                f"{self._name!r} is a reward model, which gives no log probabilities; bind another "
-                f"model to the role {branch.role!r}"
-            )
+        self._check_generates(branch)
         given = [suffix.token_ids or () for suffix in suffixes]
         if not given or not all(given):
             raise ValueError("suffixes to score have at least one token each")
@@ -335,11 +379,11 @@ class LocalEngine:
             if not 0 <= token < self._tokens.size:
                 most = self._tokens.size - 1
                 raise ValueError(f"a suffix holds the token {token}; tokens are 0 to {most}")
-        paths, places = suffix_plan(suffixes)
+        paths, answer = suffix_plan(suffixes)
         self._check_fit(max(len(tokens) for tokens, _ in paths))
-        return self._read(paths, places, branch.num_tokens + sum(map(len, given)))
+        return self._read(paths, answer, branch.num_tokens + sum(map(len, given)))
 
-    def reward(self, branch: Branch, rows: Seq[int]) -> Read:
+    def reward(self, branch: Branch, rows: Seq[int]) -> Read[tuple[float, ...]]:
         """Queues the rewards of rows of a branch, in the order of `labels`.
 
         Raises:
@@ -353,18 +397,14 @@ class LocalEngine:
         tokens = self._rows_of(branch, rows)
         return self._read(*reward_plan(tokens, rows, len(self.labels)), branch.num_tokens)
 
-    def hidden(self, branch: Branch, rows: Seq[int]) -> Read:
+    def hidden(self, branch: Branch, rows: Seq[int]) -> Read[tuple[float, ...]]:
         """Queues the hidden states of rows of a branch: float32, after the last norm.
 
         Raises:
             ContextOverflow: the branch does not fit.
             EngineError: the engine is closed, or is a reward model.
         """
-        if self._reward is not None:
-            raise EngineError(
-                f"{self._name!r} is a reward model, which gives rewards and no hidden states; bind "
-                f"another model to the role {branch.role!r}"
-            )
+        self._check_generates(branch)
         tokens = self._rows_of(branch, rows)
         plan = reward_plan(tokens, rows, self._batch.model.config.hidden)
         return self._read(*plan, branch.num_tokens, hidden=True)
@@ -376,6 +416,25 @@ class LocalEngine:
             raise ValueError(f"rows are some of 0 to {len(tokens) - 1}, not {list(rows)}")
         self._check_fit(len(tokens) - 1)
         return tokens
+
+    def next_tokens(
+        self, branch: Branch, top: int, *, at: Seq[int] | None = None
+    ) -> Read[NextTokens]:
+        """Queues the reading of the most probable next tokens of a branch; see `ttc.ports.Engine`.
+
+        Raises:
+            ContextOverflow: the branch does not fit.
+            EngineError: the engine is closed, has no language model's head, or the branch is empty.
+        """
+        self._check_generates(branch)
+        if not 1 <= top <= MAX_LOGPROBS:
+            raise ValueError(f"top lies in 1 to {MAX_LOGPROBS}, not {top}")
+        tokens = self._given(branch)
+        at = (len(tokens),) if at is None else at
+        if not at or not all(1 <= count <= len(tokens) for count in at):
+            raise ValueError(f"at holds some of 1 to {len(tokens)}, not {list(at)}")
+        self._check_fit(len(tokens) - 1)
+        return self._read(*next_plan(tokens, at, top), branch.num_tokens)
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -391,27 +450,32 @@ class LocalEngine:
     def _read(
         self,
         paths: Iterable[tuple[list[int], Wants]],
-        places: Seq[Seq[Place]],
+        answer: Answer[T],
         num_given: int,
         *,
         hidden: bool = False,
-    ) -> Read:
-        read = Read(paths, places, num_given, self._worker.lock, hidden=hidden)
+    ) -> Read[T]:
+        read = Read(paths, answer, num_given, self._worker.lock, hidden=hidden)
         self._worker.enqueue(read.readings)
         return read
 
     def _check(self, request: Request) -> None:
+        self._check_generates(request.branch)
         if request.max_tokens < 1:
             raise ValueError(f"max_tokens is at least 1, not {request.max_tokens}")
         for end in request.until:
             if end == "":
-                raise ValueError(
-                    "until holds an empty string, which ends every call before it starts"
-                )
+                raise ValueError("until holds an empty string, which ends every call at once")
             if isinstance(end, int) and not 0 <= end < self._tokens.size:
-                raise ValueError(
-                    f"until holds the token {end}; tokens are 0 to {self._tokens.size - 1}"
-                )
+                most = self._tokens.size - 1
+                raise ValueError(f"until holds the token {end}; tokens are 0 to {most}")
+
+    def _check_generates(self, branch: Branch) -> None:
+        if self._reward is not None:
+            raise EngineError(
+                f"{self._name!r} is a reward model, which gives rewards and nothing else; bind "
+                f"another model to the role {branch.role!r}"
+            )
 
     def _check_fit(self, prompt_length: int) -> None:
         if prompt_length + 1 > self._context:

@@ -37,6 +37,8 @@ class Model(Protocol):
     """What it spends on each token."""
     numerics: str
     """The types and kernels that decide the bits of a result."""
+    bytes_per_weight: float
+    """Of the linear layers, scales included; below two, their products are of bytes."""
 
     def make_pool(self, num_pages: int) -> KVPool:
         """Memory for keys and values, as the model reads them."""
@@ -122,6 +124,7 @@ class Llama:
             f"attention={CHUNK}/{self._group_rows}"
         )
         """The types and kernels that decide the bits of a result."""
+        self.bytes_per_weight = float(dtype.itemsize)
 
     def attention(self, spans: Sequence[Span], window: int | None = None) -> Attention:
         """The plan of one step's attention, in layers of one window."""

@@ -2,32 +2,35 @@
 
 A row is a token at its position. Of a language model's row the log probabilities of tokens that may
 follow are wanted, or the hidden state; of a reward model's row the rewards. What one call has found
-out is kept in the notes of the pages (`cache`), so the next one that goes on from there computes no
-row again. Hidden states are too large to be kept.
+out is kept in the tree of pages, so the next one that goes on from there computes no row again.
+Hidden states are too large to be kept.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from collections.abc import Sequence as Seq
 from concurrent.futures import Future
+from typing import Generic, TypeVar
 
-from ttc.engine.local.cache import Match, PrefixCache
 from ttc.engine.local.call import Call
+from ttc.engine.local.facts import Want, next_tokens
+from ttc.engine.local.page import Facts
 from ttc.engine.local.path import segment_tokens
-from ttc.engine.local.plan import PAGE
+from ttc.engine.local.tree import Match, RadixTree
 from ttc.errors import EngineError
-from ttc.types import Branch, Usage
+from ttc.types import Branch, NextTokens, Usage
 
-__all__ = ["Read", "Reading", "reward_plan", "suffix_plan"]
+__all__ = ["Answer", "Read", "Reading", "next_plan", "reward_plan", "suffix_plan"]
 
-Wants = dict[int, tuple[int, ...]]
-"""By row: of a language model the tokens that may follow, of a reward model the labels; or the
-places in the hidden state."""
+Wants = dict[int, Want]
+"""By row what is wanted of it."""
 Place = tuple[int, int, int]
 """Where a value is found: which path, its row, and what is wanted there."""
+T = TypeVar("T")
+Answer = Callable[[Seq["Reading"]], tuple[T, ...]]
 
 
 class Reading(Call):
@@ -50,10 +53,20 @@ class Reading(Call):
     ) -> None:
         super().__init__(tokens, len(tokens))
         self.wants = wants
-        self.found: dict[int, dict[int, float]] = {}
+        self.found: dict[int, Facts] = {}
         """By row what is known of it."""
         self.hidden = hidden
         self._on_end = on_end
+        self._num_draws = 0
+
+    @property
+    def num_draws(self) -> int:
+        """Rows that it has taken the model's head for. Guarded."""
+        return self._num_draws
+
+    @num_draws.setter
+    def num_draws(self, number: int) -> None:
+        self._num_draws = number
 
     @property
     def num_output(self) -> int:
@@ -65,18 +78,13 @@ class Reading(Call):
         """How many of its first tokens another call could compute for it."""
         return min((row for row in self.wants if row not in self.found), default=len(self.tokens))
 
-    def match(self, cache: PrefixCache) -> Match:
+    def match(self, tree: RadixTree) -> Match:
         """Its prefix that is computed, up to the first row of which something is not known."""
-        match = cache.match([*self.tokens, -1])  # the last token, too, may have been read before
-        pages = [*match.shared, *([match.source] if match.source is not None else [])]
-        for row, keys in self.wants.items():
-            if row < match.length and not self.hidden:
-                notes = pages[row // PAGE].notes.get(row % PAGE, {})
-                if all(key in notes for key in keys):
-                    self.found[row] = {key: notes[key] for key in keys}
-        if self.is_found:
-            return match
-        return cache.match(self.tokens[: self.num_reusable + 1])
+        if not self.hidden:
+            for row, facts in tree.facts(self.tokens, self.wants.keys()).items():
+                if self.wants[row].is_met(facts):
+                    self.found[row] = facts
+        return tree.match(self.tokens[: self.num_reusable + 1])
 
     @property
     def is_found(self) -> bool:
@@ -88,12 +96,10 @@ class Reading(Call):
         end = self.computed + count
         return [row for row in range(self.computed, end) if every or row in self.wants]
 
-    def note(self, row: int, values: Mapping[int, float]) -> None:
-        """Takes what was found out of a row, which is computed, and leaves it in its page."""
-        if not self.hidden:
-            self.pages[row // PAGE].note(row % PAGE, values)
+    def note(self, row: int, facts: Facts) -> None:
+        """Takes what was found out of a row."""
         if row in self.wants:
-            self.found[row] = {key: values[key] for key in self.wants[row]}
+            self.found[row] = facts
 
     def finish(self) -> None:
         """Tells that everything has been found."""
@@ -104,12 +110,12 @@ class Reading(Call):
         self._on_end(error)
 
 
-class Read:
+class Read(Generic[T]):
     """A call that reads: all of its paths, and one result. See `ttc.ports.Reading`.
 
     Args:
         paths: tokens and what is wanted of them.
-        places: for each result its values' places.
+        answer: makes the results of its paths, once everything is found.
         num_given: all tokens that the caller gave, also those that are not computed.
         lock: guards `cancelled` of its paths.
         hidden: whether hidden states are wanted.
@@ -118,18 +124,18 @@ class Read:
     def __init__(
         self,
         paths: Iterable[tuple[list[int], Wants]],
-        places: Seq[Seq[Place]],
+        answer: Answer[T],
         num_given: int,
         lock: threading.Lock,
         *,
         hidden: bool = False,
     ) -> None:
-        self.future: Future[tuple[tuple[float, ...], ...]] = Future()
-        """For each result its values; or an `EngineError`."""
+        self.future: Future[tuple[T, ...]] = Future()
+        """The results; or an `EngineError`."""
         self.readings = [
             Reading(tokens, wants, self._ended, hidden=hidden) for tokens, wants in paths
         ]
-        self._places, self._num_given, self._lock = places, num_given, lock
+        self._answer, self._num_given, self._lock = answer, num_given, lock
         self._missing = len(self.readings)
         self._claim = threading.Lock()
         self._claimed = False
@@ -139,10 +145,11 @@ class Read:
     def usage(self) -> Usage:
         """The physical lines of the call."""
         with self._lock:
-            computed = sum(reading.computed - reading.cached for reading in self.readings)
+            computed = sum(reading.reached - reading.cached for reading in self.readings)
             return Usage(
                 input_tokens=self._num_given,
                 cached_input_tokens=max(0, self._num_given - computed),
+                recomputed_tokens=sum(reading.recomputed for reading in self.readings),
                 flops=sum(reading.flops for reading in self.readings),
                 kv_byte_seconds=sum(reading.kv_byte_seconds for reading in self.readings),
             )
@@ -158,7 +165,7 @@ class Read:
             for reading in self.readings:
                 reading.cancel(time.monotonic())
 
-    def _follow(self, future: Future[tuple[tuple[float, ...], ...]]) -> None:
+    def _follow(self, future: Future[tuple[T, ...]]) -> None:
         if future.cancelled():
             self._cancel_paths()
             self._take_claim()
@@ -170,13 +177,7 @@ class Read:
                 self.future.set_exception(error)
             self._cancel_paths()
         elif self._missing == 0 and self._take_claim():
-            paths = self.readings
-            self.future.set_result(
-                tuple(
-                    tuple(paths[path].found[row][key] for path, row, key in places)
-                    for places in self._places
-                )
-            )
+            self.future.set_result(self._answer(self.readings))
 
     def _take_claim(self) -> bool:
         """Whether the future may be given its result now: once, and not after a cancellation."""
@@ -189,14 +190,14 @@ class Read:
 
 def suffix_plan(
     suffixes: Seq[Branch],
-) -> tuple[list[tuple[list[int], Wants]], list[list[Place]]]:
+) -> tuple[list[tuple[list[int], Wants]], Answer[tuple[float, ...]]]:
     """What to read, so that each row that branches share is read once.
 
     A branch's last segment is the suffix. Its first token follows the last row before it, and its
     own last token is not computed.
 
     Returns:
-        The paths, and for each suffix the places of its tokens' log probabilities.
+        The paths, and what makes of them for each suffix the log probabilities of its tokens.
     """
     tree = _Tree()
     wanted: dict[int, dict[int, None]] = {}
@@ -216,7 +217,8 @@ def suffix_plan(
             rows = {row: node for row, node in enumerate(nodes) if node in wanted}
             own = {row: node for row, node in rows.items() if node not in home}
             home |= dict.fromkeys(own.values(), len(paths))
-            paths.append((tokens, {row: tuple(wanted[node]) for row, node in own.items()}))
+            wants = {row: Want(keys=tuple(wanted[node])) for row, node in own.items()}
+            paths.append((tokens, wants))
     places = [
         [
             (home[node], tree.depth[node] - 1, token)
@@ -224,7 +226,7 @@ def suffix_plan(
         ]
         for walk, suffix in zip(walks, suffixes, strict=True)
     ]
-    return paths, places
+    return paths, _values_at(places)
 
 
 class _Tree:
@@ -268,8 +270,31 @@ class _Tree:
 
 def reward_plan(
     tokens: list[int], rows: Seq[int], num_labels: int
-) -> tuple[list[tuple[list[int], Wants]], list[list[Place]]]:
+) -> tuple[list[tuple[list[int], Wants]], Answer[tuple[float, ...]]]:
     """What to read for the rewards of some rows of one path."""
     labels = tuple(range(num_labels))
     path = tokens[: max(rows) + 1]
-    return [(path, dict.fromkeys(rows, labels))], [[(0, row, k) for k in labels] for row in rows]
+    places = [[(0, row, label) for label in labels] for row in rows]
+    return [(path, dict.fromkeys(rows, Want(keys=labels)))], _values_at(places)
+
+
+def next_plan(
+    tokens: list[int], at: Seq[int], top: int
+) -> tuple[list[tuple[list[int], Wants]], Answer[NextTokens]]:
+    """What to read for the most probable tokens after the first n of one path, for each n."""
+
+    def answer(readings: Seq[Reading]) -> tuple[NextTokens, ...]:
+        return tuple(next_tokens(readings[0].found[count - 1], top) for count in at)
+
+    return [(tokens[: max(at)], {count - 1: Want(top=top) for count in at})], answer
+
+
+def _values_at(places: Seq[Seq[Place]]) -> Answer[tuple[float, ...]]:
+    """What makes for each result the values at its places."""
+
+    def answer(readings: Seq[Reading]) -> tuple[tuple[float, ...], ...]:
+        return tuple(
+            tuple(readings[path].found[row][key] for path, row, key in each) for each in places
+        )
+
+    return answer

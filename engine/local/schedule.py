@@ -1,34 +1,53 @@
-"""What runs in a step: which calls join the batch, and how much of each is computed.
+"""What runs in a step: which calls join the batch, which give way, how much of each is computed.
 
-Knows calls and how many pages there are; knows no model, no tensors and no results.
+A step takes one token of every call that decodes, and as many prompt tokens as its predicted time
+allows (`curve`): a long prompt stalls nobody for long. Greater priorities come first, and among
+equals the owner that was served least (`turns`).
+
+A call joins where pages for its greatest length can be kept free for it: it is *certain*. Where
+only what calls of late have really used is free it joins all the same, and gives way when pages run
+short: it loses its pages, keeps its tokens, and joins again once it is certain. So memory is not
+left empty for lengths that nobody reaches, and yet a call gives way at most once to calls of its
+own priority: there is no going round in circles (`admission`).
+
+Nothing here decides a result: a call computes the same bits whenever it runs, and beside whatever.
+Knows calls and pages; knows no model, no tensors and no results.
 """
 
 from __future__ import annotations
 
 import threading
-from collections import deque
-from collections.abc import Callable, Collection
+from array import array
+from bisect import insort
+from collections.abc import Collection, Iterable
 from collections.abc import Sequence as Seq
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import NamedTuple
 
-from ttc.engine.local.cache import Match, PrefixCache, common_length
-from ttc.engine.local.call import Call
-from ttc.engine.local.plan import PAGE
+from ttc.costs import Costs
+from ttc.engine.local.admission import Admission, Seats, pages_of, value
+from ttc.engine.local.call import Call, Owner
+from ttc.engine.local.curve import Curve
 from ttc.engine.local.reading import Reading
 from ttc.engine.local.sequence import Sequence
+from ttc.engine.local.tree import RadixTree
+from ttc.engine.local.turns import Turns, by_owner
 
-__all__ = ["Piece", "Schedule"]
+__all__ = ["Piece", "Schedule", "Work"]
 
-_PREFILL_ROWS = 256  # about as long as a step of a hundred decoding sequences
-_WORTH_WAITING = 32  # shared tokens; below, computing them twice beats standing in line
+_TARGET_S = 0.2
+"""What a step should not take longer than for the sake of prompts: five tokens a second."""
+_PREFILL_ROWS = range(32, 513)
+"""Prompt tokens of a step: never fewer, as prompts must end; never more, for the room they take."""
+_NO_ROWS: Seq[int] = ()
 
 
-@dataclass(frozen=True)
-class Piece:
+class Piece(NamedTuple):
     """What one call computes in a step."""
 
     sequence: Call
-    count: int
+    length: int
     """Tokens, from the first that is not computed."""
     drawer: Sequence | None
     """The sequence, if the piece ends in a new token of it."""
@@ -36,104 +55,289 @@ class Piece:
     """Of given tokens the rows of which something is read."""
 
 
+@dataclass
+class Work:
+    """What a step computes."""
+
+    pieces: list[Piece] = field(default_factory=list)
+    num_rows: int = 0
+    num_decoding: int = 0
+    """Rows of calls that have their whole prompt, and go on."""
+    num_draws: int = 0
+    """Rows that the model's head is taken for."""
+    num_seen: int = 0
+    """Positions that rows attend to, summed over the rows."""
+    prompt_tokens: int = 0
+    """Prompt tokens that were never computed before."""
+    recomputed: int = 0
+    """Tokens whose pages had been taken away."""
+    starved: Call | None = None
+    """A call for which there can be no page, though nothing else runs."""
+
+    def attention_flops(self, costs: Costs) -> int:
+        """Operations of the products of attention."""
+        if all(window is None for _, window in costs.attention):
+            return self.num_seen * sum(flops for flops, _ in costs.attention)
+        linear = costs.flops_per_token * self.num_rows
+        starts = ((piece.sequence.computed, piece.length) for piece in self.pieces)
+        return sum(costs.flops(start=s, count=n, draws=0) for s, n in starts) - linear
+
+    def flops(self, costs: Costs) -> int:
+        """All its operations, before it has run."""
+        linear = costs.flops_per_token * self.num_rows + costs.flops_per_draw * self.num_draws
+        return linear + self.attention_flops(costs)
+
+
 class Schedule:
     """The calls that run and those that wait. It belongs to the engine's thread.
 
     Args:
-        cache: whose pages the calls share.
+        tree: whose pages the calls share.
+        num_pages: how many it has.
         max_sequences: the most calls that compute in one step.
         lock: guards `started` and `cancelled` of all calls.
         reads_every_row: whether something is read of every row of given tokens.
+        curve: how long a step takes.
     """
 
     def __init__(
         self,
-        cache: PrefixCache,
+        tree: RadixTree,
         *,
+        num_pages: int,
         max_sequences: int,
         lock: threading.Lock,
         reads_every_row: bool,
+        curve: Curve,
     ) -> None:
         self.running: list[Call] = []
-        self.waiting: deque[Call] = deque()
-        self._cache = cache
-        self._max_sequences = max_sequences
+        """In depth-first order of the tree, so that calls that share pages are neighbours."""
+        self._lines: dict[Owner, list[Call]] = {}  # who waits, greater priorities first
+        self._tree = tree
+        self.max_sequences = max_sequences
+        """The most calls that compute in one step."""
         self._lock = lock
         self._reads_every_row = reads_every_row
+        self._curve = curve
+        self._turns = Turns()
+        self._admission = Admission(tree, num_pages=num_pages, max_sequences=max_sequences)
+        self.step = 0
+        """How often calls were let in; who took part in a step has its number as `turn`."""
+        self._arrivals = 0
+        self._has_changed = False
+        self._present: set[Call] = set()
+
+    @property
+    def num_waiting(self) -> int:
+        """Calls that have not joined, or gave way."""
+        return sum(map(len, list(self._lines.values())))  # another thread may be asking
 
     @property
     def is_idle(self) -> bool:
         """Whether there is nothing to do."""
-        return not (self.running or self.waiting)
+        return not (self.running or self._lines)
 
-    def cancelled(self) -> list[Call]:
-        """The calls that were cancelled and are still here."""
+    @property
+    def calls(self) -> list[Call]:
+        """All calls."""
+        return [*self.running, *(call for line in self._lines.values() for call in line)]
+
+    def add(self, calls: Iterable[Call]) -> None:
+        """Lets calls wait."""
+        for call in calls:
+            self._arrivals += 1
+            call.arrival = self._arrivals
+            call.on_change = self._note_change
+            self._has_changed |= call.cancelled
+            self._turns.enter(call.owner)
+            self._present.add(call)
+            self._wait(call)
+
+    def _note_change(self) -> None:
+        self._has_changed = True
+
+    def _wait(self, call: Call) -> None:
+        insort(self._lines.setdefault(call.owner, []), call, key=_standing)
+        self._admission.retry()
+
+    def changed(self) -> list[Call]:
+        """Takes new priorities in, and returns the calls that were cancelled and are still here."""
+        if not self._has_changed:
+            return []
+        self._has_changed = False
+        for line in self._lines.values():
+            line.sort(key=_standing)
+        self._admission.retry()
         with self._lock:
-            return [s for s in (*self.running, *self.waiting) if s.cancelled]
+            return [call for call in self.calls if call.cancelled]
 
-    def drop(self, gone: Collection[Call]) -> None:
-        """Forgets calls."""
-        self.running = [s for s in self.running if s not in gone]
-        self.waiting = deque(s for s in self.waiting if s not in gone)
+    def drop(self, calls: Iterable[Call]) -> list[Call]:
+        """Forgets calls; returns those that were still here."""
+        gone = dict.fromkeys(call for call in calls if call in self._present)
+        if not gone:
+            return []
+        num_running = len(self.running)
+        self.running = [call for call in self.running if call not in gone]
+        if num_running - len(self.running) < len(gone):
+            self._leave_line(gone)
+        for call in gone:
+            self._turns.leave(call.owner)
+        self._present.difference_update(gone)
+        self._admission.note(gone)
+        return list(gone)
 
-    def admit(self, join: Callable[[Call, Match], None]) -> None:
-        """Lets calls join, in the order in which they came; `join` gives them their pages."""
-        while self.waiting and len(self.running) < self._max_sequences:
-            sequence = self.waiting[0]
-            match = sequence.match(self._cache)
-            if isinstance(sequence, Reading) and sequence.is_found:
-                self.waiting.popleft()
-                sequence.finish()
-                continue
-            if self._is_about_to_be_computed(sequence, match):
-                return
-            missing = _num_pages(sequence.longest) - len(match.shared)
-            reserved = sum(_num_pages(s.longest) - len(s.pages) for s in self.running)
-            spare = self._cache.num_available - self._cache.num_idle(match.shared) - reserved
-            if missing > spare:
-                return
-            self.waiting.popleft()
-            join(sequence, match)
-            self.running.append(sequence)
+    def _leave_line(self, gone: Collection[Call]) -> None:
+        waiting = (call for line in self._lines.values() for call in line)
+        self._lines = by_owner(call for call in waiting if call not in gone)
 
-    def _is_about_to_be_computed(self, sequence: Call, match: Match) -> bool:
-        """Whether a running sequence is computing a prefix that this one could have for nothing.
-
-        Given tokens wait for every one of them: they are charged for what they distinctly are.
-        """
-        reusable = sequence.tokens[: sequence.num_reusable]
-        least = 1 if isinstance(sequence, Reading) else _WORTH_WAITING
-        return any(
-            common_length(other.tokens, reusable) - match.length >= least
-            for other in self.running
-            if other.num_pending > 1
+    def admit(self, seats: Seats) -> None:
+        """Lets calls join, and others give way to them."""
+        self.step += 1
+        if not self._lines or self._admission.is_stuck:
+            return
+        joined, gave_way = self._admission.admit(
+            self.running, self._lines, self._turns, seats, self.step
         )
+        if joined:
+            self._leave_line(set(joined))
+        self._requeue(gave_way)
+        # Pages are only ever added at the end, so what was in order stays nearly so.
+        self.running.sort(key=_place)
 
-    def choose(self) -> list[Piece]:
-        """What this step computes: first of all one token of each sequence that decodes."""
-        pieces, room = [], _PREFILL_ROWS
+    def put_back(self, call: Call, seats: Seats) -> None:
+        """Lets a running call give way, whatever it is worth."""
+        seats.give_way(call)
+        self._requeue([call])
+
+    def _requeue(self, calls: Iterable[Call]) -> None:
+        for call in calls:
+            self.running = [other for other in self.running if other is not call]
+            self._wait(call)
+
+    def choose(self, seats: Seats) -> Work:
+        """What this step computes. Where pages run short, the least valuable calls give way."""
+        work = Work()
+        counts = self._counts()
+        if self._shortage(counts) > 0:
+            counts = self._with_pages(counts, seats)
+            work.starved = None if counts else min(self.running, key=value)
         with self._lock:
-            for sequence in self.running:
-                count = min(sequence.num_pending, room)
-                if sequence.num_pending == 1:
-                    count = 1
-                else:
-                    room -= count
-                if sequence.cancelled or not count:
-                    continue
-                pieces.append(self._piece(sequence, count))
-        return pieces
+            for call, count in counts:
+                if not call.cancelled:
+                    work.pieces.append(self._piece(call, count, work))
+        return work
 
-    def _piece(self, sequence: Call, count: int) -> Piece:
+    def _counts(self) -> list[tuple[Call, int]]:
+        """How many tokens of which running calls a step should compute, in their order."""
+        if len(self.running) <= self.max_sequences and all(
+            len(call.tokens) - call.computed == 1 for call in self.running
+        ):
+            return [(call, 1) for call in self.running]
+        lines = by_owner(sorted(self.running, key=_last_turn))
+        chosen = list(self._turns.merged(lines, _one))
+        most = self.max_sequences
+        deciding = [call for call in chosen[:most] if call.num_pending == 1]
+        counts = dict.fromkeys(deciding, 1)
+        counts |= self._prompts(chosen[:most], deciding)
+        spare = (call for call in chosen[most:] if call.num_pending == 1)
+        counts |= dict.fromkeys(islice(spare, most - len(counts)), 1)
+        return [(call, counts[call]) for call in self.running if call in counts]
+
+    def _prompts(self, chosen: Collection[Call], deciding: Seq[Call]) -> dict[Call, int]:
+        """How many tokens of prompts go with a step: whole prompts, one after another."""
+        lines = by_owner(sorted((c for c in chosen if c.num_pending > 1), key=_standing))
+        counts: dict[Call, int] = {}
+        if not lines:
+            return counts
+        room = self._curve.most_rows(
+            _TARGET_S,
+            _PREFILL_ROWS,
+            decoding=len(deciding),
+            seen=sum(len(call.tokens) for call in deciding),
+        )
+        for call in self._turns.merged(lines, _pending):
+            counts[call] = min(call.num_pending, room)
+            room -= counts[call]
+            if not room:
+                break
+        return counts
+
+    def _shortage(self, counts: Iterable[tuple[Call, int]]) -> int:
+        """How many more pages are needed than there are."""
+        needed = sum(
+            pages
+            for call, count in counts
+            if (pages := pages_of(call.computed + count) - len(call.path.pages)) > 0
+        )
+        return needed - self._tree.num_available
+
+    def _with_pages(self, counts: list[tuple[Call, int]], seats: Seats) -> list[tuple[Call, int]]:
+        """What can be computed once the least valuable calls gave way, one by one.
+
+        Calls that joined just now keep their pages: some are about to be copied.
+        """
+        victims = sorted(
+            (call for call in self.running if call.turn != self.step), key=value, reverse=True
+        )
+        while self._shortage(counts) > 0 and victims and len(self.running) > 1:
+            victim = victims.pop()
+            seats.give_way(victim)
+            self._requeue([victim])
+            counts = [entry for entry in counts if entry[0] is not victim]
+        while self._shortage(counts) > 0:  # pages are held by something that is no call
+            counts.remove(min(counts, key=lambda entry: value(entry[0])))
+        return counts
+
+    def _piece(self, call: Call, count: int, work: Work) -> Piece:
         """What a call computes in this step. Guarded."""
-        drawer, rows = None, list[int]()
-        if isinstance(sequence, Reading):
-            rows = sequence.rows(count, every=self._reads_every_row)
-        elif isinstance(sequence, Sequence) and count == sequence.num_pending:
-            drawer = sequence
-            sequence.started += 1
-        return Piece(sequence, count, drawer, rows)
+        start = call.computed
+        end = start + count
+        reached = call.reached
+        call.turn = self.step
+        if end > reached:
+            call.reached = end
+        if start < reached:
+            again = min(end, reached) - start
+            call.recomputed += again
+            work.recomputed += again
+        if start < call.prompt_length:
+            work.prompt_tokens += max(0, min(end, call.prompt_length) - max(start, reached))
+        drawer, rows = None, _NO_ROWS
+        if isinstance(call, Sequence):
+            if end == len(call.tokens):
+                drawer = call
+                call.started += 1
+                work.num_draws += 1
+                work.num_decoding += count == 1 and start >= call.prompt_length
+        elif isinstance(call, Reading):
+            rows = call.rows(count, every=self._reads_every_row)
+            if not call.hidden:  # else the head has no part in it
+                call.num_draws += len(rows)
+                work.num_draws += len(rows)
+        work.num_rows += count
+        work.num_seen += count * start + count * (count + 1) // 2
+        self._turns.serve(call.owner, count)
+        return Piece(call, count, drawer, rows)
 
 
-def _num_pages(num_tokens: int) -> int:
-    return -(-num_tokens // PAGE)
+def _standing(call: Call) -> tuple[float, int]:
+    """The order of a line."""
+    return -call.priority, call.arrival
+
+
+def _last_turn(call: Call) -> tuple[float, int, int]:
+    """The order in which calls of one owner take turns."""
+    return -call.priority, call.turn, call.arrival
+
+
+def _place(call: Call) -> array[int]:
+    """A depth-first order of the tree."""
+    return call.path.table
+
+
+def _pending(call: Call) -> int:
+    return call.num_pending
+
+
+def _one(_: Call) -> int:
+    return 1

@@ -12,6 +12,7 @@ import torch
 
 from ttc.engine.local.batch import Batch
 from ttc.engine.local.call import Call
+from ttc.engine.local.cutting import Cutter
 from ttc.engine.local.sequence import Sequence
 from ttc.errors import EngineError
 from ttc.types import Branch, Usage
@@ -26,8 +27,8 @@ _CLOSE_S = 30.0  # longer than any step
 class LocalGeneration:
     """A running call; see `ttc.ports.Generation`."""
 
-    def __init__(self, sequence: Sequence, lock: threading.Lock) -> None:
-        self._sequence = sequence
+    def __init__(self, sequence: Sequence, lock: threading.Lock, cutter: Cutter) -> None:
+        self._sequence, self._cutter = sequence, cutter
         self._lock = lock
         sequence.future.add_done_callback(self._follow)
 
@@ -49,6 +50,18 @@ class LocalGeneration:
             started = self._sequence.started
         self._sequence.future.cancel()
         return started
+
+    def fork(self, num_tokens: int) -> Branch:
+        """The branch of its first tokens, while it goes on; see `ttc.ports.Generation`."""
+        whole = self._sequence.so_far()
+        count = len(whole.token_ids or ())
+        if not 1 <= num_tokens <= count:
+            raise ValueError(
+                f"the call has {count} tokens by now, so it cannot be forked after {num_tokens}"
+            )
+        if num_tokens == count and self._sequence.future.done():
+            return whole
+        return self._cutter.beginning(whole, num_tokens)
 
     def prioritise(self, priority: float) -> None:
         """Gives the call another priority, which acts at the next step."""
@@ -78,19 +91,20 @@ class Worker:
         self._wake = threading.Condition(self.lock)
         self._inbox: list[Call] = []
         self._closing = False
+        self._fault = ""
         self._thread = threading.Thread(target=self._run, name="ttc-engine", daemon=True)
         self._thread.start()
 
-    def submit(self, sequence: Sequence) -> LocalGeneration:
+    def submit(self, sequence: Sequence, cutter: Cutter) -> LocalGeneration:
         """Queues a call."""
         self.enqueue([sequence])
-        return LocalGeneration(sequence, self.lock)
+        return LocalGeneration(sequence, self.lock, cutter)
 
     def enqueue(self, calls: Iterable[Call]) -> None:
         """Puts calls into the inbox."""
         with self._wake:
             if self._closing:
-                raise EngineError("the engine is closed; load it again")
+                raise EngineError(self._fault or "the engine is closed; load it again")
             self._inbox.extend(calls)
             self._wake.notify()
 
@@ -110,18 +124,37 @@ class Worker:
                 self.batch.set_exception(error)
                 return
             self.batch.set_result(batch)
-            while self._take(batch):
-                try:
-                    batch.step()
-                except Exception as error:
-                    logger.exception("a fault in the engine's scheduler")
-                    batch.fail_all(f"the engine's scheduler failed: {error!r}")
-            batch.fail_all("the engine was closed before the call had ended")
+            reason = "the engine was closed before the call had ended"
+            try:
+                while self._take(batch):
+                    self._step(batch)
+            except BaseException as error:
+                logger.exception("the engine's thread has ended")
+                reason = self._fault = f"the engine's thread has ended: {error!r}; load it again"
+            self._end(batch, reason)
+
+    @staticmethod
+    def _step(batch: Batch) -> None:
+        try:
+            batch.step()
+        except Exception as error:
+            logger.exception("a fault in the engine's scheduler")
+            batch.start_over(f"the engine's scheduler failed: {error!r}")
+
+    def _end(self, batch: Batch, reason: str) -> None:
+        """Takes no more calls, and ends all that are left with an error."""
+        with self._wake:
+            self._closing = True
+            left = [*self._inbox, *batch.schedule.calls]
+            self._inbox.clear()
+        for call in left:  # whatever state the batch is in
+            call.fail(EngineError(reason, output_tokens=call.num_output))
+        batch.start_over(reason)
 
     def _take(self, batch: Batch) -> bool:
         """Waits for work and takes the inbox over. Returns whether the engine goes on."""
         with self._wake:
             self._wake.wait_for(lambda: self._closing or self._inbox or not batch.schedule.is_idle)
-            batch.schedule.waiting.extend(self._inbox)
+            batch.schedule.add(self._inbox)
             self._inbox.clear()
             return not self._closing

@@ -14,7 +14,7 @@ high entropy ends a step, the tokens after it are lost.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from ttc.graph import is_count
@@ -90,7 +90,7 @@ class Sentence(StepRule):
         count = len(segment.token_ids or ())
         if segment.stop_reason not in self.until or count < 2:
             return count
-        before = scope.cut(segment, count - 1).text.rstrip(_CLOSING)
+        before = scope.cut(segment, segment.num_tokens - 1).text.rstrip(_CLOSING)
         return count - 1 if before.endswith((".", "?", "!")) else count
 
 
@@ -149,4 +149,5 @@ async def next_step(
         is_short = segment.finish_reason == "length" and count < rule.max_tokens
         if by_itself or is_short:
             return segment
-    return scope.cut(segment, length)
+    cut = scope.cut(segment, segment.num_tokens - count + length)
+    return replace(cut, finish_reason=None)

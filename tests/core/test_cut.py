@@ -37,13 +37,13 @@ def test_a_branch_of_the_first_tokens_has_their_text_and_their_measures() -> Non
     clock = ManualClock()
     engine = FakeEngine("one two three", clock=clock)
     whole = generated(engine, clock)
-    cut = engine.cut(whole, 2)
+    cut = engine.cut(whole, whole.num_tokens - 1)
 
     assert (cut.text, cut.token_ids) == ("one two", (whole.token_ids or ())[:2])
     assert cut.logprobs is not None
     assert cut.top_logprobs is not None
     assert (len(cut.logprobs), len(cut.top_logprobs)) == (2, 2)
-    assert (cut.finish_reason, cut.parent) == (None, whole.parent)
+    assert (cut.finish_reason, cut.parent) == ("length", whole.parent)
 
 
 def test_the_text_of_whole_tokens_holds_the_stop_string_that_ended_them() -> None:
@@ -51,7 +51,7 @@ def test_the_text_of_whole_tokens_holds_the_stop_string_that_ended_them() -> Non
     engine = FakeEngine("one two. three", clock=clock)
     whole = generated(engine, clock, until=("o.",))
 
-    assert (whole.text, engine.cut(whole, 2).text) == ("one tw", "one two.")
+    assert (whole.text, engine.cut(whole, whole.num_tokens).text) == ("one tw", "one two.")
 
 
 def test_the_simulator_cuts_what_it_said() -> None:
@@ -63,19 +63,19 @@ def test_the_simulator_cuts_what_it_said() -> None:
     clock.advance(1.0)
     whole = generation.future.result(timeout=1)
 
-    cut = engine.cut(whole, 5)
+    cut = engine.cut(whole, 32 + 5)
     assert (cut.text, len(cut.token_ids or ())) == (" so" * 5, 5)
-    assert engine.cut(whole, len(whole.token_ids or ())).text == whole.text
+    assert engine.cut(whole, whole.num_tokens).text == whole.text
 
 
-@pytest.mark.parametrize("count", [0, 4, -1])
-def test_a_segment_cannot_be_cut_beyond_its_tokens(count: int) -> None:
+@pytest.mark.parametrize("count", [0, 6, -1])
+def test_a_branch_cannot_be_cut_beyond_its_tokens(count: int) -> None:
     clock = ManualClock()
     engine = FakeEngine("one two three", clock=clock)
     whole = generated(engine, clock)
 
-    with pytest.raises(ValueError, match=f"a segment of 3 tokens cannot be cut after {count}"):
-        whole.first(count, "")
+    with pytest.raises(ValueError, match=f"a branch of 5 tokens is cut back to .*, not {count}"):
+        engine.cut(whole, count)
 
 
 def test_a_recorded_completion_cannot_be_cut() -> None:

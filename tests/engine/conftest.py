@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,8 @@ from ttc.engine.local.text.vocabulary import BYTE_LETTERS
 from ttc.errors import ModelFileError
 from ttc.ports import Request
 from ttc.types import Branch, Problem, Sampling
+
+os.environ.setdefault("TTC_CHECK_PAGES", "1")  # every step of an engine checks its pages
 
 TINY = ModelConfig(
     num_layers=2,

@@ -192,7 +192,7 @@ def test_a_step_that_fails_fails_its_calls_alone(
     assert caught.value.output_tokens == 2
     assert len(whole.token_ids or ()) == 10
     assert engine.num_live == 0
-    engine._batch.cache.check()
+    engine._batch.tree.check()
 
 
 def test_a_callback_that_raises_fails_its_own_call(

@@ -25,7 +25,7 @@ def test_a_cut_branch_goes_on_as_the_whole_one_did(
     """To the bit of every log probability: noise is a function of seed and position."""
     request = ask("abc", 12)
     whole = generated(engine, request)
-    cut = engine.cut(whole, count)
+    cut = engine.cut(whole, request.branch.num_tokens + count)
     rest = generated(engine, replace(request, branch=cut, max_tokens=12 - count))
 
     assert whole.token_ids is not None
@@ -39,16 +39,17 @@ def test_a_stop_string_is_in_the_text_of_whole_tokens_and_what_follows_sees_it(
 ) -> None:
     whole = generated(engine, ask("abc", 12))
     assert whole.token_ids is not None
-    pieces = [engine.cut(whole, n).text for n in range(1, 13)]
+    before = whole.num_tokens - 12
+    pieces = [engine.cut(whole, before + n).text for n in range(1, 13)]
     stop = pieces[5].removeprefix(pieces[4])
     stopped = generated(engine, ask("abc", 12, until=(stop,)))
     ended = len(stopped.token_ids or ())
-    cut = engine.cut(stopped, ended)
+    cut = engine.cut(stopped, stopped.num_tokens)
 
     assert stopped.finish_reason == "stop"
     assert cut.text == pieces[ended - 1]
     assert cut.text.endswith(stop)
-    assert cut.finish_reason is None
+    assert cut.finish_reason == "length"
     assert path_tokens(cut)[-ended:] == list(whole.token_ids[:ended])
 
 
@@ -61,7 +62,7 @@ def test_an_end_token_that_is_cut_after_stays(
     end = whole.token_ids[3]
     closed = generated(engine, ask("abc", 12, until=(end,)))
     count = len(closed.token_ids or ())
-    cut = engine.cut(closed, count)
+    cut = engine.cut(closed, closed.num_tokens)
 
     assert closed.stop_reason == end
     assert path_tokens(closed)[-1] != end or count > 1

@@ -14,7 +14,7 @@ from tests.engine.conftest import TINY, tiny_weights
 from ttc.engine.local import LocalEngine
 from ttc.engine.local.model import Llama
 from ttc.engine.local.source import ModelSource
-from ttc.errors import EngineError
+from ttc.errors import EngineError, MemoryExhausted
 from ttc.ports import Request
 from ttc.types import Branch
 
@@ -72,3 +72,123 @@ def test_a_broken_row_ends_the_score_that_reads_it_alone(poisoned: LocalEngine) 
 
     assert len(whole.future.result()[0]) == 1
     assert poisoned.kv_bytes_used == 0
+
+
+def test_what_a_broken_call_computed_is_never_found(poisoned: LocalEngine, ask: Ask) -> None:
+    """Neither its prompt nor what it had generated; what it had found is."""
+    poisoned.submit(ask([1] * 20, 1)).future.result()
+    broken = poisoned.submit(ask([*[1] * 20, *[2] * 40, POISON], 9))
+    with pytest.raises(EngineError, match="logits are not finite"):
+        broken.future.result()
+
+    assert poisoned._batch.tree.match([*[1] * 20, *[2] * 40]).length <= 20
+    assert poisoned.kv_bytes_used == 0
+
+
+def test_a_step_that_fails_before_its_copies_harms_no_call_that_had_no_part_in_it(
+    engine: LocalEngine, ask: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It joined on a copied page that step; it computes its prompt again, and the same bits."""
+    prompts = [[*range(30), 7], [*range(30), 8]]
+    alone = [engine.submit(ask(p, 9, temperature=0)).future.result() for p in prompts]
+    batch, fail = engine._batch, [True]
+    copy, choose = batch._pool.copy, batch.schedule.choose
+
+    def broken(pairs: Any) -> None:
+        if fail and pairs:
+            fail.clear()
+            raise RuntimeError("no copies today")
+        copy(pairs)
+
+    def first_alone(seats: Any) -> Any:
+        work = choose(seats)
+        if fail:
+            del work.pieces[1:]
+        return work
+
+    def begin(chunk: Any) -> None:  # in the engine's thread, so that both join in one step
+        calls.extend(engine.submit(ask(p, 9, temperature=0)) for p in prompts)
+        monkeypatch.setattr(batch._pool, "copy", broken)
+        monkeypatch.setattr(batch.schedule, "choose", first_alone)
+
+    calls: list[Any] = []
+    engine.submit(ask("z", 1), begin).future.result(timeout=60)
+    with pytest.raises(EngineError, match="no copies today"):
+        calls[0].future.result(timeout=60)
+    spared = calls[1].future.result(timeout=60)
+
+    assert (spared.token_ids, spared.logprobs) == (alone[1].token_ids, alone[1].logprobs)
+    assert engine.counters.preemptions == 1
+    assert engine.kv_bytes_used == 0
+
+
+def test_a_fault_of_the_scheduler_ends_all_calls_and_the_engine_goes_on(
+    engine: LocalEngine, ask: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever it left of the pages is forgotten."""
+    alone = engine.submit(ask("x", 9, temperature=0)).future.result()
+    with monkeypatch.context() as patch:
+        patch.setattr(engine._batch.schedule, "choose", lambda seats: 1 / 0)
+        call = engine.submit(ask("x", 9))
+        with pytest.raises(EngineError, match="scheduler failed: ZeroDivisionError"):
+            call.future.result(timeout=60)
+    again = engine.submit(ask("x", 9, temperature=0)).future.result(timeout=60)
+
+    assert (again.token_ids, again.logprobs) == (alone.token_ids, alone.logprobs)
+    assert engine.kv_bytes_used == 0
+    assert engine._batch.tree.num_remembered == 0
+
+
+def test_when_the_engines_thread_dies_every_call_is_told_and_no_more_is_taken(
+    engine: LocalEngine, ask: Ask
+) -> None:
+    """Nobody waits for ever."""
+
+    def die(chunk: Any) -> None:
+        raise SystemExit("a crash")
+
+    waiting = engine.submit(ask("y", 400))
+    dying = engine.submit(ask("x", 400), die)
+    for call in (waiting, dying):
+        with pytest.raises(EngineError, match="thread has ended: SystemExit"):
+            call.future.result(timeout=60)
+    with pytest.raises(EngineError, match="load it again"):
+        engine.submit(ask("z", 1))
+    assert engine.kv_bytes_used == 0
+
+
+def test_a_client_that_holds_the_engine_up_loses_its_own_call(
+    engine: LocalEngine, ask: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The others go on."""
+    monkeypatch.setattr("ttc.engine.local.batch._PATIENCE_S", -1.0)
+    slow = engine.submit(ask("x", 30), lambda chunk: None)
+    other = engine.submit(ask("y", 1))
+    with pytest.raises(EngineError, match="on_chunk held the engine up") as caught:
+        slow.future.result(timeout=60)
+
+    assert caught.value.output_tokens == 1
+    assert len(other.future.result(timeout=60).token_ids or ()) == 1
+    assert engine.kv_bytes_used == 0
+
+
+def test_a_call_for_which_there_is_no_memory_ends_alone(
+    engine: LocalEngine, ask: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With an error that says that it may be sent again; nothing of it is held."""
+    choose, starving = engine._batch.schedule.choose, [True]
+
+    def starved(seats: Any) -> Any:
+        work = choose(seats)
+        if starving and work.pieces:
+            starving.clear()
+            work.starved = work.pieces.pop().sequence
+        return work
+
+    monkeypatch.setattr(engine._batch.schedule, "choose", starved)
+    with pytest.raises(MemoryExhausted, match="kv_bytes") as caught:
+        engine.submit(ask("x", 9)).future.result(timeout=60)
+
+    assert caught.value.retryable
+    assert len(engine.submit(ask("x", 9)).future.result(timeout=60).token_ids or ()) == 9
+    assert engine.kv_bytes_used == 0

@@ -187,7 +187,8 @@ def test_a_call_ends_at_the_first_of_several_ends(
     call = Sequence(request, [65], 3, vocabulary, None)
     branch = None
     for token in script:
-        branch = call.accept(token, -1.0, None, None, None).branch
+        if (chunk := call.accept(token, -1.0, None, None, None)) is not None:
+            branch = chunk.branch
         if branch is not None:
             break
 

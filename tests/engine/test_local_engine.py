@@ -229,7 +229,7 @@ def test_memory_is_never_exceeded(
 
     assert max(seen) <= limit
     assert engine.kv_bytes_used == 0
-    engine._batch.cache.check()
+    engine._batch.tree.check()
 
 
 def test_many_loops_and_threads_share_one_engine(

@@ -68,8 +68,9 @@ def test_a_calls_flops_follow_from_its_length_and_its_cache(
     engine: LocalEngine, ask: Callable[..., Request]
 ) -> None:
     """The second of two equal calls computes one token of its prompt."""
-    first, second = (engine.submit(ask("p" * 90, 5, seed=1)) for _ in range(2))
+    first = engine.submit(ask("p" * 90, 5, seed=1))
     first.future.result()
+    second = engine.submit(ask("p" * 90, 5, seed=1))
     second.future.result()
 
     assert first.usage.flops == engine.costs.worst_case(90, 5)

@@ -112,7 +112,7 @@ def test_the_nouns_and_the_ports_need_the_standard_library_alone() -> None:
         "ttc.constraints",
         "ttc.schemas",
     }
-    own = values | {"ttc.ports", "ttc.clock", "ttc.handles"}
+    own = values | {"ttc.ports", "ttc.clock", "ttc.generation"}
     foreign = [
         f"{source.path}:{line} imports {module}"
         for source in _core()

@@ -13,8 +13,9 @@ from ttc import errors
 MAX_NAMES = 30
 
 MUTABLE = {
-    "ttc.engine.local.batch.Counters": "the engine's own thread counts in it",
-    "ttc.engine.local.cache.Page": "the cache's book-keeping, which nobody else sees",
+    "ttc.engine.local.meter.Counters": "the engine's own thread counts in it",
+    "ttc.engine.local.meter.Meter": "the engine's own thread measures with it",
+    "ttc.engine.local.schedule.Work": "one step adds its pieces up in it",
     "ttc.strategies.comparing.Entry": "one run of one node notes verdicts on it",
     "ttc.strategies.refinement.Versions": "one run of one node adds versions to it",
 }

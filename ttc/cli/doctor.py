@@ -11,7 +11,9 @@ from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, metadata, requires, version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from ttc.cli.models import where
 from ttc.cli.terminal import one_line, show, table
@@ -25,7 +27,11 @@ _GIB = 1 << 30
 _CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 
-def doctor() -> None:
+def doctor(
+    bench: Annotated[
+        bool, typer.Option("--bench", help="Also measure the processor's roofs: some seconds.")
+    ] = False,
+) -> None:
     """Tell what this machine can do."""
     checks: dict[str, Callable[[], str]] = {
         "ttc": _version,
@@ -41,6 +47,8 @@ def doctor() -> None:
         "TTC_HOME": lambda: f"{room('engine.local.hub.models').home()}",
     }
     rows = [(name, _found(check)) for name, check in checks.items()]
+    if bench:
+        rows += _listed("roof", _roofs)
     rows += _listed("extra", _extras)
     rows += _listed("model", _models)
     show(table(("", ""), rows))
@@ -126,6 +134,17 @@ def _kernels() -> str:
         return str(room("engine.local.native.build").describe())
     except EngineError as error:
         return one_line(f"none, so models compute in fp32, many times slower: {error}")
+
+
+def _roofs() -> dict[str, str]:
+    """What the processor does at most, which the embedded engine's steps are measured against."""
+    threads = room("engine.local.threads").thread_count()
+    roofs = room("engine.local.native.roofs").measure_roofs(threads)
+    return {
+        "read": f"{roofs.read_bytes / 1e9:.1f} GB/s, {threads} threads",
+        "int8": f"{roofs.int8_operations / 1e9:.0f} billion operations/s",
+        "float": f"{roofs.float_operations / 1e9:.0f} billion operations/s",
+    }
 
 
 def _sandbox() -> str:

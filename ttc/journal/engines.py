@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from hashlib import blake2b
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from ttc.constraints import Constraint
 from ttc.costs import Costs
@@ -28,7 +28,7 @@ from ttc.journal.values import (
     usage_of,
     usage_values,
 )
-from ttc.ports import Capabilities, Clock, Engine, Generation, Reading, Request
+from ttc.ports import Capabilities, Clock, Engine, Generation, Reading, Request, Steerable
 from ttc.types import Branch, Chunk, Problem, Usage
 
 __all__ = ["PATIENCE_S", "Answers", "JournaledEngine", "RecordedEngine"]
@@ -85,15 +85,30 @@ class JournaledEngine:
         )
         return branch_of(values, branch, branch.role)
 
+    def cut(self, branch: Branch, num_tokens: int) -> Branch:
+        """The first tokens of a branch."""
+        segment, count = branch.place_of(num_tokens)
+        if segment.is_whole(count):
+            return segment
+
+        def find() -> Values:
+            return {"text": self._engine.cut(segment, num_tokens).text}
+
+        key = f"{digest(segment)} cut back to {num_tokens}"
+        return segment.beginning(count, self._journal.known(key, find)["text"])
+
+    def next_tokens(self, branch: Branch, top: int, *, at: Sequence[int] | None = None) -> Reading:
+        """Asks the engine what comes next, unless it is known."""
+        key = key_of(f"next {top} tokens", branch, () if at is None else at)
+
+        def ask() -> Reading:
+            return self._engine.next_tokens(branch, top, at=at)
+
+        return read(key, self.numerics, ask, self._journal)
+
     def check_constraint(self, constraint: Constraint) -> None:
         """Asks the engine."""
         self._engine.check_constraint(constraint)
-
-    def cut(self, branch: Branch, count: int) -> Branch:
-        """The branch that ends after the first tokens of its last segment."""
-        key = f"{digest(branch)} cut after {count}"
-        values = self._journal.known(key, lambda: {"text": self._engine.cut(branch, count).text})
-        return branch.first(count, values["text"])
 
     def score(self, branch: Branch, suffixes: Sequence[Branch]) -> Reading:
         """Asks the engine for log probabilities, unless they are known."""
@@ -154,9 +169,16 @@ class RecordedEngine:
     def check_constraint(self, constraint: Constraint) -> None:
         """It was checked when the run was recorded."""
 
-    def cut(self, branch: Branch, count: int) -> Branch:
+    def cut(self, branch: Branch, num_tokens: int) -> Branch:
+        """Nothing, but for what ends where a segment does."""
+        segment, count = branch.place_of(num_tokens)
+        if not segment.is_whole(count):
+            raise self._missing(f"the text of {num_tokens} tokens")
+        return segment
+
+    def next_tokens(self, branch: Branch, top: int, *, at: Sequence[int] | None = None) -> Reading:
         """Nothing."""
-        raise self._missing(f"the first {count} tokens of {branch.call}")
+        raise self._missing("next tokens")
 
     def score(self, branch: Branch, suffixes: Sequence[Branch]) -> Reading:
         """Nothing."""
@@ -197,6 +219,9 @@ class _Known:
             return 0
         return len(self.future.result().token_ids or ())
 
+    def prioritise(self, priority: float) -> None:
+        """Nothing runs."""
+
 
 class _Asked:
     """A call of the engine, whose answer is kept before anybody sees it."""
@@ -225,6 +250,10 @@ class _Asked:
         produced = self._call.cancel()
         self._end({"cut_at": produced, "usage": usage_values(self._call.usage)})
         return produced
+
+    def prioritise(self, priority: float) -> None:
+        """Gives it another priority."""
+        cast(Steerable, self._call).prioritise(priority)
 
     def _pass_on(self, chunk: Chunk) -> None:
         self._chunks.append(chunk_values(chunk))
@@ -277,6 +306,11 @@ class _Cut:
         """Ends it where it had ended, or where it is by now."""
         self._timer.cancel()
         return self._produced if self._call is None else self._call.cancel()
+
+    def prioritise(self, priority: float) -> None:
+        """Gives it another priority, if it runs by now."""
+        if self._call is not None:
+            cast(Steerable, self._call).prioritise(priority)
 
     def _go_on(self) -> None:
         try:

@@ -16,7 +16,7 @@ from ttc.types import Branch, Usage
 
 __all__ = ["ReadingAnswers", "key_of", "read"]
 
-Read = tuple[tuple[float, ...], ...]
+Read = tuple[Any, ...]
 
 
 class ReadingAnswers(Protocol):

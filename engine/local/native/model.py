@@ -65,6 +65,7 @@ class NativeModel:
         self.config, self.costs = config, config.costs(kv_number_bytes=2)
         self.numerics = f"int8/{GROUP} attention={CHUNK}/{SEGMENT} kv=bf16"
         """The types and kernels that decide the bits of a result."""
+        self.bytes_per_weight = 1 + 4 / GROUP
         self._kernels, self._sampler = kernels, NativeSampler(kernels)
         self._embedding = weights["token_embd.weight"]  # (vocab, hidden)
         self._rotation = Rotation(config.rope, config.head_dim)

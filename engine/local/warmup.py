@@ -1,0 +1,68 @@
+"""The first steps of a model, at load: they touch its weights and tell how long steps take."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+
+import torch
+
+from ttc.engine.local.curve import Load
+from ttc.engine.local.kv import KVPool
+from ttc.engine.local.model import Model
+from ttc.engine.local.plan import PAGE, Plan, Span
+from ttc.engine.local.sample import Draw
+from ttc.types import Sampling
+
+__all__ = ["warm_up"]
+
+_LIMIT_S = 0.1
+_ROWS = (1, 4, 16, 64)
+_LONG = 256  # positions that rows see in the step which tells what positions cost
+
+
+def warm_up(model: Model, limit_s: float = _LIMIT_S) -> list[tuple[Load, float]]:
+    """Runs steps of more and more rows, and returns how long each took.
+
+    It ends before a step that would pass the limit, and runs one step at least.
+    """
+    pool = model.make_pool(max(_ROWS[-1], _LONG // PAGE))
+    measured: list[tuple[Load, float]] = []
+    begun = time.perf_counter()
+    first = _step(model, pool, 1, 0)  # brings the weights into memory, so it is slower
+    for rows, seen in _steps():
+        left = limit_s - (time.perf_counter() - begun)
+        last = measured[-1] if measured else first
+        if left < last[1] * max(1.0, rows / last[0].rows):
+            break
+        measured.append(_step(model, pool, rows, seen))
+    return measured or [first]
+
+
+def _steps() -> Iterator[tuple[int, int]]:
+    """Rows, and how many positions each sees besides its own."""
+    yield _ROWS[0], 0
+    yield _ROWS[1], 0
+    yield _ROWS[1], _LONG - 1
+    for rows in _ROWS[2:]:
+        yield rows, 0
+
+
+def _step(model: Model, pool: KVPool, rows: int, before: int) -> tuple[Load, float]:
+    pages = range(before // PAGE + 1)
+    spans = [
+        Span(pages=pages if before else [row], start=before - row % PAGE if before else 0, count=1)
+        for row in range(rows)
+    ]
+    has_head = model.config.reward is None
+    wanted = torch.arange(rows)
+    draws = [Draw(sampling=Sampling(), seed=row, position=0) for row in range(rows)]
+    begun = time.perf_counter()
+    outputs = model.forward(torch.zeros(rows, dtype=torch.int64), Plan(spans), pool, wanted)
+    if has_head:
+        with contextlib.suppress(ArithmeticError):  # whoever asks the model will be told
+            model.draw(outputs, draws)
+    seconds = time.perf_counter() - begun
+    seen = sum(span.start + 1 for span in spans)
+    return Load(rows=rows, draws=rows if has_head else 0, seen=seen), seconds
