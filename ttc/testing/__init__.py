@@ -1,0 +1,21 @@
+"""What ttc is tested with, and what its users test their strategies with.
+
+from ttc.testing import FakeEngine, check_strategy
+
+engine = FakeEngine(["The answer is 391.", "The answer is 401."])
+outcome = ttc.solve("What is 17 * 23?", SelfConsistency(n=4), model=engine, seed=0)
+
+print(check_strategy(lambda n, verifier: Sample(n=n) >> verifier >> Best()))
+"""
+
+from ttc.manual_clock import ManualClock
+from ttc.testing.fakes import FAKE_COSTS, FakeEngine, Script, ScriptedVerifier, finished
+
+__all__ = [
+    "FAKE_COSTS",
+    "FakeEngine",
+    "ManualClock",
+    "Script",
+    "ScriptedVerifier",
+    "finished",
+]
