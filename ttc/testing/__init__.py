@@ -9,13 +9,25 @@ print(check_strategy(lambda n, verifier: Sample(n=n) >> verifier >> Best()))
 """
 
 from ttc.manual_clock import ManualClock
+from ttc.testing.conformance import (
+    CHECK_NAMES,
+    Checked,
+    NotConforming,
+    Report,
+    check_strategy,
+)
 from ttc.testing.fakes import FAKE_COSTS, FakeEngine, Script, ScriptedVerifier, finished
 
 __all__ = [
+    "CHECK_NAMES",
     "FAKE_COSTS",
+    "Checked",
     "FakeEngine",
     "ManualClock",
+    "NotConforming",
+    "Report",
     "Script",
     "ScriptedVerifier",
+    "check_strategy",
     "finished",
 ]
