@@ -162,6 +162,8 @@ class _Pair:
 
 
 class _Either(_Pair):
+    sign: ClassVar[str] = "|"
+
     @property
     def name(self) -> str:
         """Both names."""
@@ -172,10 +174,12 @@ class _Either(_Pair):
         return bool(self.first(*seen) or self.second(*seen))
 
     def __repr__(self) -> str:
-        return f"({self.first!r} | {self.second!r})"
+        return f"({self.first!r} {self.sign} {self.second!r})"
 
 
 class _Both(_Pair):
+    sign: ClassVar[str] = "&"
+
     @property
     def name(self) -> str:
         """Both names."""

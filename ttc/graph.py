@@ -13,11 +13,13 @@ import inspect
 import re
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import ClassVar, Literal, NamedTuple, overload
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import ClassVar, NamedTuple, overload
 
 from ttc.demands import engine_faults
 from ttc.errors import GraphError
+from ttc.flow import Cost, Flow, Port, Range
 from ttc.ports import Engine, Scope, Stream, Verifier
 from ttc.types import Candidate, Problem
 
@@ -33,53 +35,6 @@ __all__ = [
     "is_count",
     "node",
 ]
-
-Range = tuple[float, float] | None
-
-
-class Port(NamedTuple):
-    """What a node takes or gives."""
-
-    kind: Literal["open", "finished"]
-    number: Literal["one", "many"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Flow:
-    """What runs along an edge, as far as it is known before anything runs."""
-
-    kind: Literal["open", "finished"] = "open"
-    count: int | None = 1
-    """The most candidates; `None` where nothing bounds them."""
-    scores: Mapping[str, Range] = field(default_factory=dict)
-    """The scores that each candidate carries, by name, with their ranges."""
-    roles: frozenset[str] = frozenset({"policy"})
-    """The roles of the models whose tokens they hold."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Cost:
-    """The most that a graph can spend. `None`: nothing bounds it."""
-
-    tokens: int | None = 0
-    calls: int | None = 0
-    verifier_calls: int | None = 0
-
-    def __add__(self, other: Cost) -> Cost:
-        def plus(a: int | None, b: int | None) -> int | None:
-            return None if a is None or b is None else a + b
-
-        return Cost(
-            tokens=plus(self.tokens, other.tokens),
-            calls=plus(self.calls, other.calls),
-            verifier_calls=plus(self.verifier_calls, other.verifier_calls),
-        )
-
-    @property
-    def uses(self) -> frozenset[str]:
-        """The resources that it can spend at all."""
-        return frozenset(r for r in ("tokens", "calls", "verifier_calls") if getattr(self, r) != 0)
-
 
 Function = Callable[[Stream[Candidate], Scope], AsyncGenerator[Candidate, None]]
 FINISHED = Port("finished", "many")
@@ -196,6 +151,27 @@ class Node(ABC):
         }
         tokens = sum(prompt.num_tokens for prompt in prompts.values())
         return Cost(tokens=tokens) + compile_graph(self).bound(Flow())
+
+    def save(self, path: str | Path) -> None:
+        """Writes it to a file, as JSON or YAML by the file's name; see `ttc.graph_files`.
+
+        Raises:
+            GraphError: a part of it is not registered, or it cannot run; nothing was written.
+        """
+        from ttc.graph_files import save
+
+        save(self, Path(path))
+
+    @staticmethod
+    def load(path: str | Path) -> Node:
+        """The graph that a file holds, checked as a strategy.
+
+        Raises:
+            GraphError: there is no such file, or it holds none.
+        """
+        from ttc.graph_files import load
+
+        return load(Path(path))
 
     def mermaid(self) -> str:
         """The graph as Mermaid text."""

@@ -26,6 +26,7 @@ __all__ = [
     "names",
     "node_class",
     "room",
+    "third_parties",
 ]
 
 DISTRIBUTION = "ttc-orchestrator"
@@ -173,6 +174,11 @@ def lookup(group: str, name: str) -> Any:
 def names(group: str) -> list[str]:
     """Every registered name of a group, sorted."""
     return sorted({*_BUILT_IN[group], *_third_party(group)})
+
+
+def third_parties(group: str) -> list[str]:
+    """The names of a group that others than ttc have registered, sorted."""
+    return sorted(_third_party(group))
 
 
 def node_class(name: str) -> Callable[..., Any]:

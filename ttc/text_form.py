@@ -12,15 +12,13 @@ from __future__ import annotations
 import ast
 import math
 import re
-from collections.abc import Callable, Iterable
-from dataclasses import MISSING, fields, is_dataclass
-from inspect import Parameter, signature
 from typing import Any
 
 from ttc.errors import GraphError
-from ttc.graph import Chain, Node, Pool, snake_case
+from ttc.graph import Chain, Node, Pool
+from ttc.named_calls import Unnamed, call_of, made, maker
 
-__all__ = ["MAX_CHARACTERS", "MAX_NODES", "parse", "write"]
+__all__ = ["MAX_CHARACTERS", "MAX_NODES", "checked", "parse", "write"]
 
 MAX_CHARACTERS = 2_000
 MAX_NODES = 200
@@ -31,10 +29,17 @@ _PARTS = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\s*\(|>>|[|&]")
 def parse(text: str) -> Node:
     """The graph that a text describes, checked as a strategy.
 
+    A JSON object is the text of a saved graph; see `ttc.graph_files`.
+
     Raises:
         GraphError: the text is too large, is not in the form, or its graph cannot run.
     """
-    text = text.strip().replace("\n", " ")
+    text = text.strip()
+    if re.match(r'\{\s*"', text):
+        from ttc.graph_files import from_json  # pydantic is loaded when it is needed
+
+        return from_json(text)
+    text = text.replace("\n", " ")
     _check_size(text)
     try:
         graph = _value(ast.parse(text, mode="eval").body)
@@ -44,9 +49,21 @@ def parse(text: str) -> Node:
     except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
         reason = error.msg if isinstance(error, SyntaxError) else str(error)
         raise GraphError([f"the strategy {_short(text)} cannot be read: {reason}"]) from None
+    return checked(graph, _short(text))
+
+
+def checked(graph: Any, source: str) -> Node:
+    """What a text or a file gave, if it is a strategy.
+
+    Raises:
+        GraphError: it is none, with every fault.
+    """
     if not isinstance(graph, Node):
-        raise GraphError([f"{_short(text)} is no strategy; a strategy is greedy(), say"])
-    graph.validate()
+        raise GraphError([f"{source} is no strategy; a strategy is greedy(), say"])
+    try:
+        graph.validate()
+    except (TypeError, ValueError, ArithmeticError, AttributeError) as error:
+        raise GraphError([f"{source}: an option has a wrong type: {error}"]) from None
     return graph
 
 
@@ -77,38 +94,18 @@ def _written(value: Any) -> str:
 
 def _joined(value: Any) -> str | None:
     """Two rules with their operator between them; `None` for anything else."""
-    sign = {"Either": "|", "Both": "&"}.get(type(value).__name__)
-    if sign is None or not hasattr(value, "first"):
-        return None
-    return f"({_written(value.first)} {sign} {_written(value.second)})"
+    sign = getattr(value, "sign", None)
+    return f"({_written(value.first)} {sign} {_written(value.second)})" if sign else None
 
 
 def _call(value: Any) -> str:
     """The call that makes a value, with the arguments that are not its defaults."""
-    name = snake_case(type(value).__name__)
     try:
-        made = _named(ast.Name(name))
-        parameters = signature(made).parameters.values()
-        arguments: list[str] = []
-        for parameter in parameters:
-            own = getattr(value, parameter.name)
-            if parameter.kind is Parameter.VAR_POSITIONAL:
-                arguments += map(_written, own)
-            elif own != _default(value, parameter):
-                arguments.append(f"{parameter.name}={_written(own)}")
-    except (_Unreadable, AttributeError):
-        raise GraphError(
-            [f"{value!r} has no text form, since nothing registered makes it"]
-        ) from None
+        name, parts, options = call_of(value)
+    except Unnamed as error:
+        raise GraphError([f"it has no text form: {error}"]) from None
+    arguments = [*map(_written, parts), *(f"{k}={_written(v)}" for k, v in options.items())]
     return f"{name}({', '.join(arguments)})"
-
-
-def _default(value: Any, parameter: Parameter) -> Any:
-    """What a parameter is if it is not given."""
-    for field in fields(value) if is_dataclass(value) else ():
-        if field.name == parameter.name and field.default_factory is not MISSING:
-            return field.default_factory()
-    return parameter.default
 
 
 class _Unreadable(Exception):
@@ -173,40 +170,14 @@ def _called(tree: ast.Call) -> Any:
     keywords = {keyword.arg or "": _value(keyword.value) for keyword in tree.keywords}
     if len(keywords) < len(tree.keywords):
         raise _Unreadable(tree, "a keyword is given twice")
-    made = _named(tree.func)
-    _check_options(tree, made, keywords)
     try:
-        return made(*arguments, **keywords)
-    except (TypeError, ValueError) as error:
-        raise _Unreadable(tree, _plain(error)) from None
-
-
-def _check_options(tree: ast.Call, made: Callable[..., Any], given: Iterable[str]) -> None:
-    """Refuses keywords that nothing takes, with those that there are."""
-    known = signature(made).parameters
-    if any(parameter.kind is Parameter.VAR_KEYWORD for parameter in known.values()):
-        return
-    unknown = [name for name in given if name not in known]
-    if unknown:
-        options = ", ".join(known) or "none"
-        raise _Unreadable(
-            tree, f"got an unexpected keyword argument {unknown[0]!r}; its options are {options}"
-        )
-
-
-def _named(tree: ast.Name) -> Callable[..., Any]:
-    from ttc.registry import lookup, names
-
-    for group in ("nodes", "verifiers"):
-        if tree.id in names(group):
-            return lookup(group, tree.id)  # type: ignore[no-any-return]
-    known = ", ".join(names("nodes") + names("verifiers"))
-    raise _Unreadable(tree, f"nothing is called {tree.id!r}; there is {known}")
-
-
-def _plain(error: Exception) -> str:
-    """A constructor's complaint without its Python name."""
-    return re.sub(r"^\w+(\.\w+)*\(\) ", "", str(error))
+        found = maker(tree.func.id)
+    except Unnamed as error:
+        raise _Unreadable(tree.func, error) from None
+    try:
+        return made(found, arguments, keywords)
+    except Unnamed as error:
+        raise _Unreadable(tree, error) from None
 
 
 def _short(text: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -52,3 +53,20 @@ def test_drawings_are_those_of_the_graph(format: str, run_ttc: Cli) -> None:
     done = run_ttc("graph", "greedy()", "--format", format)
 
     assert done.stdout == getattr(parse("greedy()"), format)()
+
+
+@pytest.mark.parametrize("suffix", ["json", "yaml"])
+def test_the_file_of_a_saved_graph_is_a_strategy(run_ttc: Cli, tmp_path: Path, suffix: str) -> None:
+    """Where its text is one."""
+    text = "sample(n=4) >> vote()"
+    parse(text).save(path := tmp_path / f"plan.{suffix}")
+
+    assert run_ttc("graph", str(path)).stdout == run_ttc("graph", text).stdout
+
+
+def test_a_file_that_is_not_there_is_told(run_ttc: Cli, tmp_path: Path) -> None:
+    """In a line."""
+    done = run_ttc("graph", str(tmp_path / "plan.yaml"))
+
+    assert done.returncode != 0
+    assert "is no file" in done.stderr

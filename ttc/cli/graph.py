@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from ttc.cli.strategies import STRATEGY_HELP, strategy_text
 from ttc.cli.terminal import Fault, counted, say, show, table
 from ttc.drawing import written
 from ttc.graph import Cost, Flow, Node, compile_graph
@@ -17,7 +18,7 @@ _FORMATS = ("text", "mermaid", "dot")
 
 
 def graph(
-    spec: Annotated[str, typer.Argument(help="A strategy in its text form.", show_default=False)],
+    spec: Annotated[str, typer.Argument(help=STRATEGY_HELP, show_default=False)],
     format: Annotated[
         str, typer.Option(help="How to print it.", metavar="|".join(_FORMATS))
     ] = "text",
@@ -25,7 +26,7 @@ def graph(
     """Check a strategy and print its graph."""
     if format not in _FORMATS:
         raise Fault(f"--format: {format!r} is none of {', '.join(_FORMATS)}")
-    strategy = parse(spec)
+    strategy = parse(strategy_text(spec))
     if format == "mermaid":
         say(strategy.mermaid().rstrip("\n"))
     elif format == "dot":

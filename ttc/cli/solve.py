@@ -17,6 +17,7 @@ from ttc.cli.engines import DEFAULT_MODEL, MODEL_HELP, engine_of
 from ttc.cli.many import read_problems, show_outcomes, solve_problems
 from ttc.cli.outcomes import as_json, failure, show_outcome
 from ttc.cli.steering import steerable
+from ttc.cli.strategies import STRATEGY_HELP, strategy_text
 from ttc.cli.terminal import Fault, counted, is_live, one_line, say, status
 from ttc.journal.runs import info, new_run, path_of
 from ttc.journal.values import problem_of
@@ -44,9 +45,7 @@ def solve(  # noqa: PLR0913 - every option of the command
     question: Annotated[
         str | None, typer.Argument(help="What to solve, unless --problems.", show_default=False)
     ] = None,
-    strategy: Annotated[
-        str, typer.Option(help="The strategy in its text form.", metavar="SPEC")
-    ] = _STRATEGY,
+    strategy: Annotated[str, typer.Option(help=STRATEGY_HELP, metavar="SPEC")] = _STRATEGY,
     model: Annotated[str, typer.Option(help=MODEL_HELP)] = DEFAULT_MODEL,
     budget: Annotated[
         str,
@@ -80,6 +79,7 @@ def solve(  # noqa: PLR0913 - every option of the command
     ] = True,
 ) -> None:
     """Solve one question or those of a file, or go on with a run."""
+    strategy = strategy_text(strategy)
     jail = cast("SandboxChoice", _among(_SANDBOXES, sandbox, "--sandbox"))
     if problems is not None:
         _leave_out(context, "--problems takes its questions from the file", _ALONE)

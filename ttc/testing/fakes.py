@@ -1,10 +1,4 @@
-"""Fakes that ttc is tested with, and that its users test their strategies with.
-
-from ttc.testing import FakeEngine
-
-engine = FakeEngine(["The answer is 391.", "The answer is 401."])
-outcome = ttc.solve("What is 17 * 23?", SelfConsistency(n=4), model=engine, seed=0)
-"""
+"""Fakes: an engine that says what it is told to, and a verifier that scores as it is told to."""
 
 from __future__ import annotations
 
@@ -22,7 +16,6 @@ from ttc.clock import SystemClock
 from ttc.constraints import Constraint
 from ttc.costs import Costs
 from ttc.errors import EngineError
-from ttc.manual_clock import ManualClock
 from ttc.ports import Capabilities, Clock, Request, Scope, Timer
 from ttc.types import (
     MAX_LOGPROBS,
@@ -35,7 +28,7 @@ from ttc.types import (
     Usage,
 )
 
-__all__ = ["FAKE_COSTS", "FakeEngine", "ManualClock", "ScriptedVerifier", "finished"]
+__all__ = ["FAKE_COSTS", "FakeEngine", "Script", "ScriptedVerifier", "finished"]
 
 FAKE_COSTS = Costs(
     flops_per_token=100, flops_per_draw=50, attention=((1, None),), kv_bytes_per_token=8

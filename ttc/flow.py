@@ -1,0 +1,55 @@
+"""What runs along the edges of a graph, and what it can cost: as far as it is known beforehand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+__all__ = ["Cost", "Flow", "Port", "Range"]
+
+Range = tuple[float, float] | None
+
+
+class Port(NamedTuple):
+    """What a node takes or gives."""
+
+    kind: Literal["open", "finished"]
+    number: Literal["one", "many"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Flow:
+    """What runs along an edge, as far as it is known before anything runs."""
+
+    kind: Literal["open", "finished"] = "open"
+    count: int | None = 1
+    """The most candidates; `None` where nothing bounds them."""
+    scores: Mapping[str, Range] = field(default_factory=dict)
+    """The scores that each candidate carries, by name, with their ranges."""
+    roles: frozenset[str] = frozenset({"policy"})
+    """The roles of the models whose tokens they hold."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cost:
+    """The most that a graph can spend. `None`: nothing bounds it."""
+
+    tokens: int | None = 0
+    calls: int | None = 0
+    verifier_calls: int | None = 0
+
+    def __add__(self, other: Cost) -> Cost:
+        def plus(a: int | None, b: int | None) -> int | None:
+            return None if a is None or b is None else a + b
+
+        return Cost(
+            tokens=plus(self.tokens, other.tokens),
+            calls=plus(self.calls, other.calls),
+            verifier_calls=plus(self.verifier_calls, other.verifier_calls),
+        )
+
+    @property
+    def uses(self) -> frozenset[str]:
+        """The resources that it can spend at all."""
+        return frozenset(r for r in ("tokens", "calls", "verifier_calls") if getattr(self, r) != 0)

@@ -1,0 +1,89 @@
+"""Growth: whether more budget ever makes a strategy worse, on simulated problems.
+
+The verifier is perfect, and the problems and the draws are the same at each budget, so that what is
+compared are pairs. A strategy that never gets worse fails with a chance of 4e-6 a comparison.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from random import Random
+from statistics import fmean
+from typing import Any
+
+from ttc.graph import Node
+from ttc.manual_clock import ManualClock
+from ttc.ports import Verifier
+from ttc.registry import room
+from ttc.solve import asolve
+from ttc.testing.fakes import ScriptedVerifier
+from ttc.types import Budget
+
+__all__ = ["check_growth"]
+
+_SIZE = 8
+_TIMES = (1, 2, 4)
+_MOST_ERRORS = 4.5
+
+
+def check_growth(make: Callable[[int, Verifier], Node], problems: int) -> str | None:
+    """More budget never makes it worse, with a perfect verifier."""
+    laws = _laws(problems)
+    graph = make(_SIZE, ScriptedVerifier(lambda c: None if c.key is None else c.answer == "1"))
+    whole = [run.usage.tokens for run in _runs(graph, laws[:20], None)]
+    least = max(1, round(fmean(whole) / max(_TIMES)))
+    rights = [
+        [float(run.answer == "1") for run in _runs(graph, laws, Budget(tokens=least * times))]
+        for times in _TIMES
+    ]
+    shares = [fmean(right) for right in rights]
+    told = ", ".join(
+        f"{share:.3f} at {least * times}" for share, times in zip(shares, _TIMES, strict=True)
+    )
+    for less, more in pairwise(rights):
+        errors = _errors(less, more)
+        if errors < -_MOST_ERRORS:
+            raise AssertionError(f"right: {told} tokens; twice as many cost {-errors:.1f} errors")
+    return f"right: {told} tokens, of {problems} problems"
+
+
+def _errors(less: Sequence[float], more: Sequence[float]) -> float:
+    """How many standard errors better it is with more."""
+    gains = [b - a for a, b in zip(less, more, strict=True)]
+    mean = fmean(gains)
+    variance = fmean((gain - mean) ** 2 for gain in gains)
+    if variance == 0:
+        return 0.0 if mean == 0 else math.copysign(math.inf, mean)
+    return mean / math.sqrt(variance / len(gains))
+
+
+def _laws(count: int) -> list[Any]:
+    """Problems from hopeless to easy, whose wrong answers agree more or less."""
+    simulator, random = room("engine.simulator"), Random(5)
+    lengths = simulator.Lengths(median=40, sigma=0.35)
+    return [
+        simulator.SimulatedProblem(
+            id=f"p{number}",
+            success=0.9 * random.random(),
+            silent=0.05,
+            wrong=random.choice(((1.0,), (2.0, 1.0), (1.0, 1.0, 1.0, 1.0))),
+            lengths=lengths,
+        )
+        for number in range(count)
+    ]
+
+
+def _runs(graph: Node, laws: Sequence[Any], budget: Budget | None) -> list[Any]:
+    """The outcomes of each problem, one after the other."""
+    clock = ManualClock()
+    engine = room("engine.simulator").Simulator(laws, clock=clock)
+
+    async def all_of_them() -> list[Any]:
+        return [
+            await asolve(law.problem, graph, model=engine, budget=budget, seed=seed, clock=clock)
+            for seed, law in enumerate(laws)
+        ]
+
+    return clock.run(all_of_them())
