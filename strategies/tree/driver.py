@@ -170,10 +170,11 @@ class Driver:
 
     def _tell(self, flight: _Flight, landed: _Landed) -> None:
         """Tells the policy, and takes what it has found and what it has dropped."""
-        if isinstance(flight.work, Expansion) and landed.candidate is not None:
+        result = self._result(flight, landed)
+        if landed.candidate is not None and landed.twin is None:
             self._candidates[flight.work.id] = landed.candidate
         self._candidates.update(landed.scored)
-        self.state = self._search.policy.tell(self.state, self._result(flight, landed))
+        self.state = self._search.policy.tell(self.state, result)
         self._take()
 
     def _take(self) -> None:

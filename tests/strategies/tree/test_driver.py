@@ -13,7 +13,7 @@ from ttc import Budget, Candidate, Node
 from ttc.engine.simulator import Hardware, Lengths, SimulatedProblem, Simulator
 from ttc.graph import Port
 from ttc.ports import Engine, Request, Scope, Stream
-from ttc.strategies import BeamSearch, FixedLength, Vote
+from ttc.strategies import BeamSearch, FixedLength, MonteCarloTreeSearch, Vote
 from ttc.strategies.tree import Expansion, Result, Tree, TreeSearch
 from ttc.testing import FakeEngine, ManualClock
 
@@ -192,6 +192,15 @@ def test_equal_steps_ask_the_verifier_once_and_are_one_child() -> None:
 
     assert (len(verifier.seen), len(outcome.candidates)) == (1, 1)
     assert outcome.usage.calls == 5
+
+
+def test_equal_steps_are_one_trajectory_where_no_solution_was_found() -> None:
+    """What is given in place of solutions holds none twice."""
+    search = MonteCarloTreeSearch(check(), max_expansions=12, window=6)
+    outcome = solved(search >> Vote(), "On and on.\n\n").outcome
+
+    texts = [candidate.text for candidate in outcome.candidates]
+    assert len(texts) == len(set(texts))
 
 
 def test_a_verifier_is_asked_in_launch_order() -> None:
