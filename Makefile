@@ -17,7 +17,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test lint types sizes fast model qwen bench soak pull clean
+.PHONY: help demo test lint types sizes fast conformance model qwen bench soak pull clean
 
 help: ## what there is
 	@sed -n 's/^\([a-z]*\):.*## /make \1\t/p' $(MAKEFILE_LIST)
@@ -39,6 +39,9 @@ sizes: $(VENV)/.test ## files and functions stay small; a part of `fast`
 
 fast: $(VENV)/.test ## every test that needs no model
 	$(PY) -m pytest -n auto -m "not model"
+
+conformance: $(VENV)/.test ## whether more budget ever hurts a strategy, on 4,000 problems; an hour
+	TTC_CONFORMANCE_PROBLEMS=4000 $(PY) -m pytest -n auto tests/contract -k more_budget
 
 model: $(VENV)/.test pull ## the tests that run a real model
 	$(PY) -m pytest -m model

@@ -23,6 +23,7 @@ from ttc.sandbox.forms import StandardIO, Tests
 from ttc.sandbox.limits import Limits
 from ttc.sandbox.public import completion_of, tests_of
 from ttc.strategies.calls import Calls
+from ttc.strategies.tally import distinct
 from ttc.types import Candidate, Problem
 
 __all__ = ["BehaviourClusters"]
@@ -63,16 +64,15 @@ class BehaviourClusters(Node):
         self, candidates: Stream[Candidate], scope: Scope
     ) -> AsyncGenerator[Candidate, None]:
         """Reads everything, runs every program, and yields the choice."""
-        seen = [candidate async for candidate in candidates]
+        seen = distinct([candidate async for candidate in candidates])
         eligible = [c for c in seen if c.key is not None and c.status in ("finished", "truncated")]
-        distinct = {c.branch.call or c.branch: c for c in eligible}  # a copy counts once
-        if not distinct:
+        if not eligible:
             scope.decide("no_valid_answer", num_samples=len(seen))
             return
         calls = Calls(scope)
-        told = await self._behaviours([solution(c) for c in distinct.values()], calls, scope)
+        told = await self._behaviours([solution(c) for c in eligible], calls, scope)
         clusters: dict[_Behaviour, list[Candidate]] = {}
-        for candidate in distinct.values():
+        for candidate in eligible:
             clusters.setdefault(told[solution(candidate)], []).append(candidate)
         best = max(clusters, key=lambda behaviour: (behaviour.passed, len(clusters[behaviour])))
         scope.decide("clustered", end=False, sizes=tuple(map(len, clusters.values())))
@@ -84,20 +84,20 @@ class BehaviourClusters(Node):
         self, texts: Sequence[str], calls: Calls, scope: Scope
     ) -> dict[str, _Behaviour]:
         """What each distinct program does."""
-        distinct = list(dict.fromkeys(texts))
+        different = list(dict.fromkeys(texts))
         try:
             tests = [tests_of(part) for part in _parts(scope.problem)]
         except VerifierError as fault:
             scope.decide("no_public_tests", end=False, error=str(fault))
-            return {text: _Behaviour(0, text) for text in distinct}
+            return {text: _Behaviour(0, text) for text in different}
         limits = Limits(seconds=self.seconds, cpu_seconds=self.seconds)
         found = await calls.settled(
             partial(scope.execute, completion_of(scope.problem, text), test, limits=limits)
-            for text in distinct
+            for text in different
             for test in tests
         )
         rows = [found[n : n + len(tests)] for n in range(0, len(found), len(tests))]
-        return {t: _behaviour(row, tests) for t, row in zip(distinct, rows, strict=True)}
+        return {t: _behaviour(row, tests) for t, row in zip(different, rows, strict=True)}
 
 
 def _parts(problem: Problem) -> list[Problem]:

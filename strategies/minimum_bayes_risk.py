@@ -18,6 +18,7 @@ from typing import ClassVar, Literal
 
 from ttc.graph import Flow, Node, Port
 from ttc.ports import Scope, Stream
+from ttc.strategies.tally import distinct
 from ttc.types import Candidate
 
 __all__ = ["MinimumBayesRisk", "word_f1"]
@@ -49,7 +50,7 @@ class MinimumBayesRisk(Node):
         self, candidates: Stream[Candidate], scope: Scope
     ) -> AsyncGenerator[Candidate, None]:
         """Reads everything, and yields the one in the middle."""
-        seen = [candidate async for candidate in candidates]
+        seen = distinct([candidate async for candidate in candidates])
         eligible = [c for c in seen if c.key is not None and c.status in ("finished", "truncated")]
         if not eligible:
             scope.decide("no_valid_answer", num_samples=len(seen))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 
 from ttc.answers import Classes, Verdict
 from ttc.types import Candidate
 
-__all__ = ["Tally"]
+__all__ = ["Tally", "distinct"]
 
 
 class Tally:
@@ -132,3 +132,11 @@ class Tally:
 
 def _votes(candidate: Candidate) -> bool:
     return candidate.key is not None and candidate.status in ("finished", "truncated")
+
+
+def distinct(candidates: Iterable[Candidate]) -> list[Candidate]:
+    """Candidates without the copies of those that came before."""
+    first: dict[object, Candidate] = {}
+    for candidate in candidates:
+        first.setdefault(candidate.branch.call or candidate.branch, candidate)
+    return list(first.values())

@@ -10,17 +10,17 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ttc.answers import extract_answer
 from ttc.control import Control
 from ttc.errors import EngineError, VerifierError
-from ttc.graph import Node
+from ttc.graph import Chain, Flow, Node, compile_graph
 from ttc.manual_clock import ManualClock
-from ttc.ports import Request, Scope, Verifier
+from ttc.ports import Request, Scope, Stream, Verifier
 from ttc.solve import asolve
 from ttc.testing.fakes import FakeEngine, Script, ScriptedVerifier
 from ttc.testing.watched import (
@@ -244,7 +244,7 @@ def _cancelled(case: Case) -> str | None:
         clock.call_later(whole.clock.now() * share, control.cancel)
         run = case.run(5, _ONE, pace=_staggered, clock=clock, control=control)
         held = [c for c in run.outcome.candidates if c.status == "finished"]
-        answers = {c.answer for c in held if c.scores or not run.outcome.usage.verifier_calls}
+        answers = {c.answer for c in held if c.scores or not whole.outcome.usage.verifier_calls}
         kept = run.outcome.answer == "1" or "1" not in answers
         _claim(kept, f"cancelled after {share:.0%}, it gives {run.outcome.answer!r} of {answers}")
     return None
@@ -334,20 +334,55 @@ def _randomness(case: Case) -> str | None:
     return None
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Copies(Node):
+    """Gives each candidate several times, as padding and resampling do; notes what it is given."""
+
+    times: int
+    most: int = 5
+    """What `times` is at most, so that what reads it expects the same either way."""
+    given: list[Candidate] = field(default_factory=list, compare=False, repr=False)
+
+    def flow(self, given: Flow) -> Flow:
+        """More of the same."""
+        return replace(given, count=None if given.count is None else given.count * self.most)
+
+    async def run(
+        self, candidates: Stream[Candidate], scope: Scope
+    ) -> AsyncGenerator[Candidate, None]:
+        """The copies of an answer come after one another; the first answer has the most."""
+        first: object = None
+        async for candidate in candidates:
+            self.given.append(candidate)
+            first = candidate.key if first is None else first
+            for _ in range(self.times if candidate.key == first else 1):
+                yield candidate
+
+
 def _duplicates(case: Case) -> str | None:
-    """No trace counts twice, and no two calls are the same draw."""
+    """A trace that comes again counts once, and no two calls are the same draw."""
     for seed in range(6):
         run = case.run(6, talker(), seed=seed)
-        held = Counter(c.branch.call for c in run.outcome.candidates if c.branch.call)
-        twice = [call for call, count in held.items() if count > 1]
-        _claim(not twice, f"the trace of {', '.join(twice)} is counted more than once")
         drawn = Counter(
             (request.seed, request.branch.num_tokens, request.branch.output)
             for request in run.engine.requests
             if request.sampling.temperature > 0
         )
-        again = [seed for (seed, *_), count in drawn.items() if count > 1]
+        again = [draw for draw, count in drawn.items() if count > 1]
         _claim(not again, f"{len(again)} draws are asked for more than once")
+    parts = compile_graph(case.graph(6)).parts
+    if len(parts) < 2 or not parts[-1].selects:
+        return "its candidates are chosen among inside it, where copies cannot be slipped in"
+    for seed in range(6):
+        outcomes = []
+        for copies in (_Copies(times=1), _Copies(times=5)):
+            graph = Chain((*parts[:-1], copies, parts[-1]))
+            outcomes.append(solved(graph, talker(), seed=seed).outcome)
+            held = Counter(c.branch.call for c in copies.given if c.branch.call)
+            twice = [call for call, count in held.items() if count > 1]
+            _claim(not twice, f"the trace of {', '.join(twice)} is given more than once")
+        told = [(one.answer, one.confidence) for one in outcomes]
+        _claim(told[0] == told[1], f"copies of a trace change {told[0]} to {told[1]}")
     return None
 
 
