@@ -145,7 +145,11 @@ def _value(tree: ast.expr) -> Any:
     if isinstance(tree, ast.Constant) and isinstance(tree.value, int | float | str | None):
         return tree.value
     if isinstance(tree, ast.Name):
-        raise _Unreadable(tree, f"it stands alone; call it: {tree.id}()")
+        literal = {"true": "True", "false": "False", "none": "None", "null": "None"}
+        wanted = literal.get(tree.id.lower())
+        raise _Unreadable(
+            tree, f"write {wanted}" if wanted else f"it stands alone; call it: {tree.id}()"
+        )
     raise _Unreadable(tree, "a strategy is made of calls, >>, |, literals and keywords")
 
 

@@ -14,11 +14,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
 from typing import ClassVar, get_args
 
 from ttc.graph import Cost, Flow, Node, Port, is_count
 from ttc.messages import Message
 from ttc.ports import Scope, Stream, Verifier
+from ttc.registry import install_hint
 from ttc.strategies.calls import start_of
 from ttc.strategies.tree.actions import Action, action_faults
 from ttc.strategies.tree.adaptive_branching import AdaptivePolicy, Variant
@@ -100,6 +102,10 @@ class AdaptiveBranchingMCTS(Node):
             faults.append(str(error))
         except (AttributeError, LookupError):
             faults.append(f"revise is a text that knows {{score}} alone, not {self.revise!r}")
+        if self.variant == "M" and find_spec("numpy") is None:
+            faults.append(
+                f"variant M needs numpy: {install_hint('local')}; or choose gaussian or beta"
+            )
         if self.temperature == 0:
             faults.append("at temperature 0 all answers to a prompt are equal; set a temperature")
         if self.verifier.needs == "all":

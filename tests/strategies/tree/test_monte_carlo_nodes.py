@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from random import Random
 from statistics import fmean
 from typing import Any
@@ -206,6 +207,18 @@ def test_scores_without_bounds_are_refused(node: Any) -> None:
 
     with pytest.raises(GraphError, match="needs scores between 0 and 1"):
         (node(unbounded) >> Best()).validate()
+
+
+def test_without_numpy_the_mixed_model_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The other variants do without."""
+    monkeypatch.setitem(sys.modules, "numpy", None)
+
+    with pytest.raises(GraphError, match=r"needs numpy: pip install .*\[local\].*gaussian or beta"):
+        (AdaptiveBranchingMCTS(CHECK) >> Best()).validate()
+    other = AdaptiveBranchingMCTS(CHECK, variant="beta", max_expansions=4)
+    assert solved(other >> Best(), FakeEngine(answer)).candidates
 
 
 def test_actions_with_prices_have_a_text_form() -> None:
