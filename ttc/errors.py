@@ -6,8 +6,8 @@
     │   └── Revoked
     ├── EngineError
     │   ├── ContextOverflow
-    │   ├── MemoryExhausted
-    │   └── ModelFileError
+    │   ├── ModelFileError
+    │   └── MemoryExhausted
     ├── VerifierError
     ├── NodeError
     ├── PriceError

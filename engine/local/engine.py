@@ -369,7 +369,7 @@ class LocalEngine:
             ContextOverflow: the branch and a suffix do not fit.
             EngineError: the engine is closed, has no language model's head, or the branch is empty.
         """
-        self._check_generates(branch)
+        self._check_head(branch, "gives no log probabilities")
         given = [suffix.token_ids or () for suffix in suffixes]
         if not given or not all(given):
             raise ValueError("suffixes to score have at least one token each")
@@ -404,7 +404,7 @@ class LocalEngine:
             ContextOverflow: the branch does not fit.
             EngineError: the engine is closed, or is a reward model.
         """
-        self._check_generates(branch)
+        self._check_head(branch, "gives no hidden states")
         tokens = self._rows_of(branch, rows)
         plan = reward_plan(tokens, rows, self._batch.model.config.hidden)
         return self._read(*plan, branch.num_tokens, hidden=True)
@@ -426,7 +426,7 @@ class LocalEngine:
             ContextOverflow: the branch does not fit.
             EngineError: the engine is closed, has no language model's head, or the branch is empty.
         """
-        self._check_generates(branch)
+        self._check_head(branch, "expects no next token")
         if not 1 <= top <= MAX_LOGPROBS:
             raise ValueError(f"top lies in 1 to {MAX_LOGPROBS}, not {top}")
         tokens = self._given(branch)
@@ -460,7 +460,7 @@ class LocalEngine:
         return read
 
     def _check(self, request: Request) -> None:
-        self._check_generates(request.branch)
+        self._check_head(request.branch, "generates nothing")
         if request.max_tokens < 1:
             raise ValueError(f"max_tokens is at least 1, not {request.max_tokens}")
         for end in request.until:
@@ -470,11 +470,11 @@ class LocalEngine:
                 most = self._tokens.size - 1
                 raise ValueError(f"until holds the token {end}; tokens are 0 to {most}")
 
-    def _check_generates(self, branch: Branch) -> None:
+    def _check_head(self, branch: Branch, lacks: str) -> None:
         if self._reward is not None:
             raise EngineError(
-                f"{self._name!r} is a reward model, which gives rewards and nothing else; bind "
-                f"another model to the role {branch.role!r}"
+                f"{self._name!r} is a reward model, which {lacks}; bind another model to the role "
+                f"{branch.role!r}"
             )
 
     def _check_fit(self, prompt_length: int) -> None:
