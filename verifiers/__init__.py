@@ -22,6 +22,7 @@ from ttc.verifiers.confidence import (
     Surprisal,
 )
 from ttc.verifiers.conformal import Conformal, fit_conformal
+from ttc.verifiers.endpoint import HttpVerifier
 from ttc.verifiers.groups import GroupConfidence
 from ttc.verifiers.json_schema import JsonSchema
 from ttc.verifiers.judge import Judge
@@ -64,6 +65,7 @@ __all__ = [
     "FirstDecided",
     "Gate",
     "GroupConfidence",
+    "HttpVerifier",
     "Isotonic",
     "JsonSchema",
     "Judge",

@@ -12,6 +12,7 @@ from ttc import strategies
 from ttc.graph import Node
 from ttc.registry import names
 from ttc.strategies.stopping import Rule
+from ttc.testing import CHECK_NAMES
 from ttc.text_form import parse
 
 PAGES = [*sorted((ROOT / "docs").rglob("*.md")), ROOT / "README.md"]
@@ -105,3 +106,18 @@ def test_every_strategy_on_a_command_line_is_valid() -> None:
 
     assert len(typed) >= 2
     assert all(parse(strategy) for strategy in typed)
+
+
+def test_every_check_of_the_kit_is_explained() -> None:
+    """In the order in which they run."""
+    page = (ROOT / "docs" / "own.md").read_text(encoding="utf-8")
+
+    assert tuple(re.findall(r"^\| `(\w+)` \| ", page, re.MULTILINE)) == CHECK_NAMES
+
+
+def test_every_node_has_a_row_in_the_table_of_all() -> None:
+    """With its name in the text form, what it takes and gives, its calls and what it needs."""
+    rows = [line for line in STRATEGIES.splitlines() if line.startswith("| ")]
+
+    for node in NODES:
+        assert any(row.startswith(f"| [{node.__name__}](") and row.count("|") == 6 for row in rows)

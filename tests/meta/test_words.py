@@ -23,6 +23,7 @@ NO_ALGORITHM = {
     "ttc.strategies.tree.search": "it is what is around a policy",
     "ttc.strategies.verify": "it lets a verifier score",
     "ttc.verifiers": "it lists names",
+    "ttc.verifiers.endpoint": "it asks a service of the user's",
     "ttc.verifiers.recorded": "it gives back what another verifier said",
 }
 """Modules of strategies and verifiers that need no source, each with its reason."""
