@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from statistics import fmean, pvariance
+from statistics import fmean
 
 from immutables import Map
 
@@ -153,8 +153,9 @@ class BudgetGuidedPolicy:
         scores = [child.value for child in siblings if child.value is not None]
         if not scores:
             return 0.0
-        variance = pvariance(scores) if len(scores) > 1 else 0.0
-        return fmean(scores) + self.width_weight * (1.0 - self.spent(state)) * variance
+        mean = fmean(scores)
+        variance = fmean((score - mean) ** 2 for score in scores)
+        return mean + self.width_weight * (1.0 - self.spent(state)) * variance
 
 
 def _softmax(siblings: Sequence[TreeNode]) -> dict[int, float]:
