@@ -9,7 +9,7 @@ With u, the share of the token budget that is spent, growing from 0 to 1:
 so that late in the budget deep nodes are favoured, and new branches are not. The walk goes to the
 best child as long as it beats a new one.
 
-Source: BG-MCTS, arXiv 2602.09574.
+Source: BG-MCTS, Miyamoto et al. 2026, arXiv 2602.09574.
 Differs: u is tokens told over the token budget; D, the mean depth of finished answers, is the
 deepest depth until there is one; the variance of fewer than two children is 0.
 """
