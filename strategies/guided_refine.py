@@ -1,7 +1,7 @@
 """GuidedRefine: revisions that are shown the best and the worst version so far, with their scores.
 
-Source: iterative agent decoding, arXiv 2504.01931: each proposal is conditioned on the best and the
-worst one by the verifier, and the best one of all is kept.
+Source: iterative agent decoding, Chakraborty et al. 2025, arXiv 2504.01931: each proposal is
+conditioned on the best and the worst one by the verifier, and the best one of all is kept.
 Differs: the verifier's number and evidence are told as they are, and no model puts them into words.
 Cost: for each candidate at most rounds x width calls of at most `max_tokens`, and a verifier call
 for each version.

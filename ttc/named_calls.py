@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
+from difflib import get_close_matches
 from functools import partial
 from inspect import Parameter, signature
 from typing import Any, NamedTuple
@@ -48,8 +49,10 @@ def maker(name: str) -> Callable[..., Any]:
         if name in names(group):
             found = lookup(group, name)
             return partial(_itself, found) if isinstance(found, Node) else found
-    known = ", ".join(known for group in GROUPS for known in names(group))
-    raise Unnamed(f"nothing is called {name!r}; there is {known}")
+    known = [known for group in GROUPS for known in names(group)]
+    close = get_close_matches(name, known, n=1)
+    hint = f"did you mean {close[0]}? " if close else ""
+    raise Unnamed(f"nothing is called {name!r}; {hint}there is {', '.join(known)}")
 
 
 def made(maker: Callable[..., Any], parts: Iterable[Any], options: Mapping[str, Any]) -> Any:

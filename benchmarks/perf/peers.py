@@ -21,9 +21,11 @@ PARTICLES, STEPS = 16, 8
 
 def treequest_search(name: str, nodes: int, seed: int, until_solved: bool) -> dict[str, Any]:
     """Steps of one of treequest's algorithms; a step is an ask, a draw and a tell."""
+    import numpy
     import treequest
 
-    random.seed(seed)  # it draws from the global generator
+    random.seed(seed)
+    numpy.random.seed(seed)  # noqa: NPY002 - they draw from the global generators
     algorithm = treequest.StandardMCTS() if "mcts" in name else treequest.ABMCTSA()
     tree, drawing = FakeTree(seed), 0
 

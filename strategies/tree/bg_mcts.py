@@ -1,6 +1,6 @@
 """BudgetGuidedMCTS: explore while much of the token budget is left, and deepen at its end.
 
-Source: BG-MCTS, arXiv 2602.09574. The policy is `budget_guided`.
+Source: BG-MCTS, Miyamoto et al. 2026, arXiv 2602.09574. The policy is `budget_guided`.
 Differs: see the policy.
 Cost: at most `max_expansions` steps and as many scores; it fits itself to the token budget.
 """

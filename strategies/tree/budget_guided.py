@@ -9,7 +9,7 @@ With u, the share of the token budget that is spent, growing from 0 to 1:
 so that late in the budget deep nodes are favoured, and new branches are not. The walk goes to the
 best child as long as it beats a new one.
 
-Source: BG-MCTS, arXiv 2602.09574.
+Source: BG-MCTS, Miyamoto et al. 2026, arXiv 2602.09574.
 Differs: u is tokens told over the token budget; D, the mean depth of finished answers, is the
 deepest depth until there is one; the variance of fewer than two children is 0.
 """
@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from statistics import fmean, pvariance
+from statistics import fmean
 
 from immutables import Map
 
@@ -153,8 +153,9 @@ class BudgetGuidedPolicy:
         scores = [child.value for child in siblings if child.value is not None]
         if not scores:
             return 0.0
-        variance = pvariance(scores) if len(scores) > 1 else 0.0
-        return fmean(scores) + self.width_weight * (1.0 - self.spent(state)) * variance
+        mean = fmean(scores)
+        variance = fmean((score - mean) ** 2 for score in scores)
+        return mean + self.width_weight * (1.0 - self.spent(state)) * variance
 
 
 def _softmax(siblings: Sequence[TreeNode]) -> dict[int, float]:

@@ -6,7 +6,7 @@ again. A step that was cut by its length is an open trajectory like any other: o
 end finishes one.
 
 Source: a delimiter after each step, Lightman et al. 2023 (arXiv 2305.20050); a cut where the next
-token's entropy is high, Zhang et al. 2025, EAGer (arXiv 2510.11170).
+token's entropy is high, Scalena et al. 2025, EAGer (arXiv 2510.11170).
 Cost: a call for each step. A sentence costs one more token, by which its end is seen; where a
 high entropy ends a step, the tokens after it are lost.
 """

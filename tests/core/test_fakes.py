@@ -127,7 +127,7 @@ def test_names_are_looked_up_and_unknown_ones_listed() -> None:
     """The message holds every name that there is."""
     assert lookup("nodes", "sample") is Sample
     assert "sequence_probability" in names("verifiers")
-    with pytest.raises(KeyError, match="'nope' is none of the nodes: abstain, adaptive"):
+    with pytest.raises(KeyError, match="'nope' is none of the nodes: abstain, action, ad"):
         lookup("nodes", "nope")
     assert install_hint("local") == 'pip install "ttc-orchestrator[local]"'
 
@@ -202,3 +202,17 @@ def test_a_deadline_is_measured_by_the_clock_of_the_run() -> None:
 
     assert outcome.usage.seconds == pytest.approx(30)
     assert outcome.usage.output_tokens == 2 * 29 or outcome.usage.output_tokens == 2 * 30
+
+
+def test_one_fake_cuts_what_another_has_said() -> None:
+    """As in a run that goes on in another process; a word that it cannot know is refused."""
+    other, prompt = FakeEngine(""), FakeEngine("").root(Problem.ask(QUESTION), "policy").num_tokens
+    clear, glued = (
+        generate(FakeEngine(reply), ManualClock(), until=("\n\n",))
+        for reply in ("So it is 1.\n\n", "So it is 1.\n\nAnd on.")
+    )
+
+    assert other.cut(clear, prompt + 4).text == "So it is 1."
+    assert other.cut(clear, prompt + 5).text == "So it is 1.\n\n"
+    with pytest.raises(EngineError, match="end replies with the delimiter"):
+        other.cut(glued, prompt + 5)

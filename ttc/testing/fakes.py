@@ -148,9 +148,15 @@ class FakeEngine:
         segment, count = branch.place_of(num_tokens)
         if segment.is_whole(count):
             return segment
-        pieces = [self.said.get(token, "") for token in segment.token_ids or ()]
-        if segment.finish_reason is None:
-            pieces = _pieces(segment.text)
+        stop = segment.stop_reason if isinstance(segment.stop_reason, str) else ""
+        pieces, tokens = _pieces(segment.text + stop), segment.token_ids or ()
+        if _ids(segment.text + stop) != tokens:
+            pieces = [self.said[token] for token in tokens[:count] if token in self.said]
+        if len(pieces) < count:
+            raise EngineError(
+                f"a fake engine said a word that begins in {segment.text + stop!r} and ends behind "
+                "it, so only that engine can cut it; end replies with the delimiter"
+            )
         return segment.beginning(count, "".join(pieces[:count]))
 
     def next_tokens(
