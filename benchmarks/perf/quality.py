@@ -1,9 +1,10 @@
-"""What int8 costs in quality: its distributions against those of float32, on a text.
+"""What an arithmetic costs in quality: its distributions against those of float32, on a text.
 
-Run as `python benchmarks/perf/quality.py TEXT [--tokens N] [--json PATH] [MODEL ...]`, where TEXT
-is a plain text, or JSON lines with `question` and `answer`. At every position of its first tokens:
-the divergence KL(float32 || int8) in nats, how often the most probable token is the same, and the
-perplexity of both. Both read the same file, so what the file itself rounded away plays no part.
+Run as `python benchmarks/perf/quality.py TEXT [--arithmetic NAME ...] [--tokens N] [--json PATH]
+[--models MODEL ...]`, where TEXT is a plain text, or JSON lines with `question` and `answer`. At
+every position of its first tokens: the divergence KL(float32 || it) in nats, how often the most
+probable token is the same, and the perplexity of both. All read the same file, so what the file
+itself rounded away plays no part.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import json
 import math
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from ttc.benchmarks.results import write_result
 from ttc.engine.local import threads
@@ -26,6 +27,7 @@ from ttc.engine.local.plan import PAGE, Plan, Span
 from ttc.engine.local.source import Arithmetic, open_model
 
 MODELS = ("smollm2-135m",)
+ARITHMETICS: tuple[Arithmetic, ...] = ("int8", "file")
 MAX_DIVERGENCE, MIN_AGREEMENT = 0.015, 0.955
 PIECE = 256
 
@@ -58,24 +60,25 @@ def log_probabilities(
     return torch.cat(parts), ids
 
 
-def rows_of(model: str, text: str, count: int) -> list[dict[str, Any]]:
-    """The figures of one model."""
-    exact, ids = log_probabilities(find(model), "fp32", text, count)
-    found, _ = log_probabilities(find(model), "int8", text, count)
+def rows_of(
+    model: str, arithmetic: Arithmetic, text: str, count: int, exact: torch.Tensor
+) -> list[dict[str, Any]]:
+    """The figures of one model and arithmetic."""
+    found, ids = log_probabilities(find(model), arithmetic, text, count)
     divergence = float((exact.exp() * (exact - found)).sum(-1).mean())
     agreement = float((exact.argmax(-1) == found.argmax(-1)).float().mean())
     losses = [float(-p[:-1].gather(1, ids[1:, None]).mean()) for p in (exact, found)]
-    name = Path(model).stem
+    name = f"{Path(model).stem}, {arithmetic}"
     print(
         f"{name}: {len(ids)} tokens, divergence {divergence:.4f}, best equal {agreement:.4f}, "
-        f"perplexity {math.exp(losses[0]):.3f} in fp32, {math.exp(losses[1]):.3f} in int8"
+        f"perplexity {math.exp(losses[0]):.3f} in fp32, {math.exp(losses[1]):.3f} in this"
     )
     figures: list[tuple[str, float, str, float | None]] = [
         ("tokens", len(ids), "", None),
         ("divergence, at most", divergence, "nats", MAX_DIVERGENCE),
         ("best token equal, at least", agreement, "", MIN_AGREEMENT),
         ("perplexity, fp32", math.exp(losses[0]), "", None),
-        ("perplexity, int8", math.exp(losses[1]), "", None),
+        ("perplexity", math.exp(losses[1]), "", None),
     ]
     return [
         {"name": f"{name}: {what}", "value": value, "unit": unit, "target": target}
@@ -86,14 +89,21 @@ def rows_of(model: str, text: str, count: int) -> list[dict[str, Any]]:
 def main() -> None:
     """Measures, prints, and writes the table where it is asked to."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("text", type=Path, help="what both arithmetics read")
-    parser.add_argument("models", nargs="*", default=MODELS, help="names or paths of GGUF files")
+    parser.add_argument("text", type=Path, help="what all arithmetics read")
+    parser.add_argument("--models", nargs="*", default=MODELS, help="names or paths of GGUF files")
+    parser.add_argument(
+        "--arithmetic", nargs="*", default=ARITHMETICS, choices=get_args(Arithmetic)
+    )
     parser.add_argument("--tokens", type=int, default=1152)
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
     arguments = parser.parse_args()
     torch.set_num_threads(threads.thread_count())
     text = text_of(arguments.text)
-    rows = [row for model in arguments.models for row in rows_of(model, text, arguments.tokens)]
+    rows, count = [], arguments.tokens
+    for model in arguments.models:
+        exact, _ = log_probabilities(find(model), "fp32", text, count)
+        for arithmetic in arguments.arithmetic:
+            rows += rows_of(model, arithmetic, text, count, exact)
     if arguments.json is not None:
         write_result(arguments.json, command=["python", *sys.argv], rows=rows, seed=0)
 

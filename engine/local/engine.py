@@ -129,7 +129,8 @@ class LocalEngine:
         Args:
             path: the file (of a split model, the first one) or the folder.
             name: the model, as a user names it; the path's last part by default.
-            arithmetic: `int8` (weights and activations, in C), or `fp32` or `bf16` in PyTorch. By
+            arithmetic: `int8` (weights and activations, in C), `file` (the same with the codes and
+                scales that a GGUF file has for its weights), or `fp32` or `bf16` in PyTorch. By
                 default `int8`, and `fp32` with a warning where there is no C compiler.
             threads: see the class, as for `kv_bytes` and `max_sequences`.
             kv_bytes: see the class.
@@ -140,7 +141,8 @@ class LocalEngine:
 
         Raises:
             ModelFileError: the model is missing, damaged or of a kind that is not supported.
-            EngineError: `int8` was asked for, and the kernels cannot be built.
+            EngineError: `int8` or `file` was asked for, and the kernels cannot be built; or `file`,
+                and the file has no codes.
         """
         return cls(
             open_model(Path(path), arithmetic, progress),

@@ -29,12 +29,14 @@ __all__ = ["Arithmetic", "ModelSource", "Progress", "open_model"]
 
 logger = logging.getLogger(__name__)
 
-Arithmetic = Literal["int8", "fp32", "bf16"]
-"""What a model computes with: int8 weights and activations in C, or PyTorch in one type."""
+Arithmetic = Literal["int8", "file", "fp32", "bf16"]
+"""What a model computes with: in C int8 activations, and int8 weights or the codes of the file; or
+PyTorch in one type."""
 
 Progress = Callable[[str, int, int | None], None]
 """Is told a stage, how much of it is done, and of how much (`None` where that is unknown)."""
 
+_KERNELS = ("int8", "file")
 _TYPES = {"fp32": "float32", "bf16": "bfloat16"}
 """What torch calls them."""
 _PICKLED = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
@@ -70,10 +72,11 @@ def open_model(
 
     Raises:
         ModelFileError: the model is missing, damaged or of a kind that is not supported.
-        EngineError: `int8` was asked for, and the kernels cannot be built.
+        EngineError: `int8` or `file` was asked for, and the kernels cannot be built.
     """
-    if arithmetic not in (None, "int8", *_TYPES):
-        raise ValueError(f"arithmetic is one of int8, {', '.join(_TYPES)}, not {arithmetic!r}")
+    if arithmetic not in (None, *_KERNELS, *_TYPES):
+        known = ", ".join((*_KERNELS, *_TYPES))
+        raise ValueError(f"arithmetic is one of {known}, not {arithmetic!r}")
     progress("open", 0, None)
     if path.suffix in _PICKLED:
         raise ModelFileError(
@@ -117,7 +120,7 @@ def _build(
 
     kernels = None if arithmetic in _TYPES else _kernels(config, arithmetic)
     if kernels is not None:
-        return NativeModel(config, weights, kernels, told)
+        return NativeModel(config, weights, kernels, told, keeps_codes=arithmetic == "file")
     dtype: torch.dtype = getattr(torch, _TYPES[arithmetic or "fp32"])
     return Llama(config, weights, dtype, told)
 
@@ -130,7 +133,7 @@ def _kernels(config: ModelConfig, arithmetic: Arithmetic | None) -> Kernels | No
         NativeModel.check(config)
         return Kernels()
     except EngineError as error:
-        if arithmetic == "int8":
+        if arithmetic in _KERNELS:
             raise
         logger.warning("computing in fp32 with PyTorch, which is many times slower: %s", error)
         return None

@@ -89,7 +89,7 @@ def multiplied(kernels: Kernels, weight: QuantisedLinear, x: torch.Tensor) -> to
     ]
     groups = -(-x.shape[1] // GROUP)
     codes = torch.empty(len(x), groups * GROUP, dtype=torch.int8)
-    scales, sums = torch.empty(len(x), groups), torch.empty(len(x), groups, dtype=torch.int32)
+    scales, sums = torch.empty(len(x), groups), torch.empty(len(x), 4 * groups, dtype=torch.int32)
     rows = RowsStruct(codes.data_ptr(), scales.data_ptr(), sums.data_ptr(), 0)
     out = torch.empty(len(x), weight.struct.outputs)
     library.quantise(x.data_ptr(), len(x), x.shape[1], rows)

@@ -12,12 +12,12 @@ starts no threads of its own, so that several may work on a tensor at once.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["FORMATS", "NAMES", "Format"]
+__all__ = ["FORMATS", "NAMES", "Coded", "Coding", "Format"]
 
 Bytes = npt.NDArray[np.uint8]
 Floats = npt.NDArray[np.float32]
@@ -63,6 +63,42 @@ NAMES: Mapping[int, str] = {
 """What GGUF's tensor types are called, by number."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Coded:
+    """Blocks of codes, taken apart: a value is (code - offset) * scale - minimum."""
+
+    codes: Words
+    """(blocks, block / 8): a code in each byte; below zero in two's complement."""
+    scales: Floats
+    """(groups, 1), in as many groups of equal size as there are scales."""
+    minima: Floats | None = None
+    """(groups, 1)"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Coding:
+    """How the codes of a format are made."""
+
+    bits: int
+    group: int
+    """Codes that share a scale."""
+    split: Callable[[Blocks], Coded]
+    offset: int = 0
+    has_minima: bool = False
+
+    def decode(self, blocks: Blocks, values: Floats) -> None:
+        """Fills values, (blocks, block), from blocks."""
+        coded = self.split(blocks)
+        numbers = coded.codes.view(np.int8)
+        if self.offset:
+            np.subtract(numbers, np.int8(self.offset), out=numbers)
+        values[:] = numbers.reshape(values.shape)
+        groups = values.reshape(len(coded.scales), -1)
+        groups *= coded.scales
+        if coded.minima is not None:
+            groups -= coded.minima
+
+
 @dataclass(frozen=True)
 class Format:
     """How a tensor's values are written."""
@@ -72,19 +108,34 @@ class Format:
     """Values in a block."""
     parts: np.dtype[np.void]
     """The parts of a block."""
-    decode: Callable[[Blocks, Floats], None]
-    """Fills values, (blocks, block), from blocks."""
+    how: Coding | Callable[[Blocks, Floats], None]
+    """The codes that values are made of; or what fills plain values, (blocks, 1), from blocks."""
 
     @property
     def block_bytes(self) -> int:
         """Bytes in a block."""
         return self.parts.itemsize
 
+    @property
+    def coding(self) -> Coding | None:
+        """How its codes are made; `None` of plain numbers."""
+        return self.how if isinstance(self.how, Coding) else None
+
     def rows(self, raw: Bytes, values: Floats) -> None:
         """Fills whole rows, (rows, columns), in one piece, from (rows, row bytes)."""
-        blocks = np.ascontiguousarray(raw).reshape(-1).view(self.parts)
+        decode = self.how.decode if isinstance(self.how, Coding) else self.how
         with np.errstate(all="ignore"):  # a damaged scale may be infinite; the logits show it
-            self.decode(blocks, values.reshape(-1, self.block))
+            decode(self._blocks(raw), values.reshape(-1, self.block))
+
+    def codes(self, raw: Bytes) -> Coded:
+        """The codes of whole rows, (rows, row bytes), of a format that has some."""
+        if self.coding is None:
+            raise ValueError(f"{self.name} holds numbers, not codes")
+        with np.errstate(all="ignore"):
+            return self.coding.split(self._blocks(raw))
+
+    def _blocks(self, raw: Bytes) -> Blocks:
+        return np.ascontiguousarray(raw).reshape(-1).view(self.parts)
 
 
 def _repeated(byte: int) -> np.uint64:
@@ -96,22 +147,6 @@ def _scale(blocks: Blocks, part: str) -> Floats:
     """A float16 of each block, (blocks, 1)."""
     scales: Floats = blocks[part].astype(np.float32)[:, None]
     return scales
-
-
-def _fill(values: Floats, codes: Words, offset: int = 0) -> None:
-    """The bytes of words as numbers, less an offset. From words in one piece."""
-    numbers = codes.view(np.int8)
-    if offset:
-        np.subtract(numbers, np.int8(offset), out=numbers)
-    values[:] = numbers.reshape(values.shape)
-
-
-def _scale_groups(values: Floats, scales: Floats, minima: Floats | None = None) -> None:
-    """Values times scales less minima, in as many groups of equal size as there are scales."""
-    groups = values.reshape(len(scales), -1)
-    groups *= scales
-    if minima is not None:
-        groups -= minima
 
 
 def _nibbles(packed: Words) -> Words:
@@ -158,19 +193,17 @@ def _bf16(blocks: Blocks, values: Floats) -> None:
     np.left_shift(upper, np.uint32(16), out=values[:, 0].view(np.uint32))
 
 
-def _q8_0(blocks: Blocks, values: Floats) -> None:
-    values[:] = blocks["q"]
-    _scale_groups(values, _scale(blocks, "d"))
+def _q8_0(blocks: Blocks) -> Coded:
+    codes = np.ascontiguousarray(blocks["q"]).view(np.uint64)
+    return Coded(codes=codes, scales=_scale(blocks, "d"))
 
 
-def _q4_0(blocks: Blocks, values: Floats) -> None:
-    _fill(values, _nibbles(blocks["q"]), 8)
-    _scale_groups(values, _scale(blocks, "d"))
+def _q4_0(blocks: Blocks) -> Coded:
+    return Coded(codes=_nibbles(blocks["q"]), scales=_scale(blocks, "d"))
 
 
-def _q4_1(blocks: Blocks, values: Floats) -> None:
-    _fill(values, _nibbles(blocks["q"]))
-    _scale_groups(values, _scale(blocks, "d"), -_scale(blocks, "m"))
+def _q4_1(blocks: Blocks) -> Coded:
+    return replace(_q4_0(blocks), minima=-_scale(blocks, "m"))
 
 
 def _fifth_bits(blocks: Blocks) -> Words:
@@ -179,14 +212,12 @@ def _fifth_bits(blocks: Blocks) -> Words:
     return np.bitwise_or(codes, np.take(_BITS, blocks["h"]), out=codes)
 
 
-def _q5_0(blocks: Blocks, values: Floats) -> None:
-    _fill(values, _fifth_bits(blocks), 16)
-    _scale_groups(values, _scale(blocks, "d"))
+def _q5_0(blocks: Blocks) -> Coded:
+    return Coded(codes=_fifth_bits(blocks), scales=_scale(blocks, "d"))
 
 
-def _q5_1(blocks: Blocks, values: Floats) -> None:
-    _fill(values, _fifth_bits(blocks))
-    _scale_groups(values, _scale(blocks, "d"), -_scale(blocks, "m"))
+def _q5_1(blocks: Blocks) -> Coded:
+    return replace(_q5_0(blocks), minima=-_scale(blocks, "m"))
 
 
 def _six_bits(blocks: Blocks) -> tuple[Floats, Floats]:
@@ -201,24 +232,24 @@ def _six_bits(blocks: Blocks) -> tuple[Floats, Floats]:
     )
 
 
-def _q4_k(blocks: Blocks, values: Floats) -> None:
-    _fill(values, _nibbles(np.ascontiguousarray(blocks["q"]).reshape(-1, 4)))
-    _scale_groups(values, *_six_bits(blocks))
+def _q4_k(blocks: Blocks) -> Coded:
+    scales, minima = _six_bits(blocks)
+    codes = _nibbles(np.ascontiguousarray(blocks["q"]).reshape(-1, 4))
+    return Coded(codes=codes, scales=scales, minima=minima)
 
 
-def _q5_k(blocks: Blocks, values: Floats) -> None:
+def _q5_k(blocks: Blocks) -> Coded:
+    scales, minima = _six_bits(blocks)
     codes = _nibbles(np.ascontiguousarray(blocks["q"]).reshape(-1, 4)).reshape(-1, 32)
     _add_bits(codes, blocks["h"], bits=1)
-    _fill(values, codes)
-    _scale_groups(values, *_six_bits(blocks))
+    return Coded(codes=codes, scales=scales, minima=minima)
 
 
-def _q6_k(blocks: Blocks, values: Floats) -> None:
+def _q6_k(blocks: Blocks) -> Coded:
     codes = _nibbles(np.ascontiguousarray(blocks["q"]).reshape(-1, 8))
     _add_bits(codes, np.ascontiguousarray(blocks["h"]).reshape(-1, 4), bits=2)
-    _fill(values, codes, 32)
     scales = blocks["s"].astype(np.float32) * _scale(blocks, "d")
-    _scale_groups(values, scales.reshape(-1, 1))
+    return Coded(codes=codes, scales=scales.reshape(-1, 1))
 
 
 _HALVES = np.arange(1 << 16, dtype=np.uint16).view(np.float16).astype(np.float32)
@@ -246,14 +277,49 @@ FORMATS: Mapping[str, Format] = {
         Format("F32", 1, _parts(("q", "<f4", 1)), _f32),
         Format("F16", 1, _parts(("q", "<u2", 1)), _f16),
         Format("BF16", 1, _parts(("q", "<u2", 1)), _bf16),
-        Format("Q8_0", 32, _parts(_D, ("q", "i1", 32)), _q8_0),
-        Format("Q4_0", 32, _parts(_D, ("q", "<u8", 2)), _q4_0),
-        Format("Q4_1", 32, _parts(_D, _M, ("q", "<u8", 2)), _q4_1),
-        Format("Q5_0", 32, _parts(_D, ("h", "u1", 4), ("q", "<u8", 2)), _q5_0),
-        Format("Q5_1", 32, _parts(_D, _M, ("h", "u1", 4), ("q", "<u8", 2)), _q5_1),
-        Format("Q4_K", 256, _parts(_D, _M, _SIX_BITS, ("q", "<u8", 16)), _q4_k),
-        Format("Q5_K", 256, _parts(_D, _M, _SIX_BITS, ("h", "<u8", 4), ("q", "<u8", 16)), _q5_k),
-        Format("Q6_K", 256, _parts(("q", "<u8", 16), ("h", "<u8", 8), ("s", "i1", 16), _D), _q6_k),
+        Format("Q8_0", 32, _parts(_D, ("q", "i1", 32)), Coding(bits=8, group=32, split=_q8_0)),
+        Format(
+            "Q4_0",
+            32,
+            _parts(_D, ("q", "<u8", 2)),
+            Coding(bits=4, group=32, split=_q4_0, offset=8),
+        ),
+        Format(
+            "Q4_1",
+            32,
+            _parts(_D, _M, ("q", "<u8", 2)),
+            Coding(bits=4, group=32, split=_q4_1, has_minima=True),
+        ),
+        Format(
+            "Q5_0",
+            32,
+            _parts(_D, ("h", "u1", 4), ("q", "<u8", 2)),
+            Coding(bits=5, group=32, split=_q5_0, offset=16),
+        ),
+        Format(
+            "Q5_1",
+            32,
+            _parts(_D, _M, ("h", "u1", 4), ("q", "<u8", 2)),
+            Coding(bits=5, group=32, split=_q5_1, has_minima=True),
+        ),
+        Format(
+            "Q4_K",
+            256,
+            _parts(_D, _M, _SIX_BITS, ("q", "<u8", 16)),
+            Coding(bits=4, group=32, split=_q4_k, has_minima=True),
+        ),
+        Format(
+            "Q5_K",
+            256,
+            _parts(_D, _M, _SIX_BITS, ("h", "<u8", 4), ("q", "<u8", 16)),
+            Coding(bits=5, group=32, split=_q5_k, has_minima=True),
+        ),
+        Format(
+            "Q6_K",
+            256,
+            _parts(("q", "<u8", 16), ("h", "<u8", 8), ("s", "i1", 16), _D),
+            Coding(bits=6, group=16, split=_q6_k, offset=32),
+        ),
     )
 }
 """The formats that are supported, by name."""

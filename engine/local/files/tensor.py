@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from ttc.engine.local.files.dequantise import Format
+from ttc.engine.local.files.dequantise import Coded, Format
 
 if TYPE_CHECKING:
     import torch
@@ -33,12 +33,18 @@ class Tensor:
         from torch import from_numpy  # not needed to read a header, and it takes a second
 
         some = where if isinstance(where, slice) else where.numpy()
-        raw = self.raw[some if self.places is None else self.places[some]]
+        raw = self._raw(some)
         values = np.empty((len(raw), *self.shape[1:]), dtype=np.float32)
         self.format.rows(raw, values)
         return from_numpy(values)
 
     def read_into(self, target: npt.NDArray[np.float32], where: slice) -> None:
         """Some of its rows, dequantised to float32 where they are wanted."""
-        raw = self.raw[where if self.places is None else self.places[where]]
-        self.format.rows(raw, target)
+        self.format.rows(self._raw(where), target)
+
+    def codes(self, where: slice) -> Coded:
+        """The codes of some of its rows, of a format that has some."""
+        return self.format.codes(self._raw(where))
+
+    def _raw(self, some: slice | npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
+        return self.raw[some if self.places is None else self.places[some]]

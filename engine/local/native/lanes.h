@@ -36,6 +36,12 @@ INLINE floats load(const float *from) {
     return v;
 }
 
+INLINE ints load_ints(const void *from) {
+    ints v;
+    memcpy(&v, from, sizeof v);
+    return v;
+}
+
 INLINE void store(float *to, floats v) { memcpy(to, &v, sizeof v); }
 
 INLINE floats all(float x) { return x - (floats){}; }
@@ -135,6 +141,23 @@ INLINE float inverse_rms(const float *x, int n, float eps) {
     for (int j = 0; i + j < n; j++) rest[j] += x[i + j] * x[i + j];
     memcpy(squares, rest, sizeof rest);
     return 1 / sqrtf(sum_lanes(squares) / n + eps);
+}
+
+/* Float16 to float, which is exact. Multiplying by 2^112 moves the exponent to its new bias, also of the
+   numbers below the normal ones. */
+INLINE floats load_halves(const uint16_t *from) {
+#if WIDTH == 16
+    return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)from));
+#elif WIDTH == 8 && defined(__F16C__)
+    return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)from));
+#else
+    uint16_t halves __attribute__((vector_size(2 * WIDTH)));
+    memcpy(&halves, from, sizeof halves);
+    ints bits = __builtin_convertvector(halves, ints), moved = (bits & 0x7fff) << 13;
+    ints finite = (ints)((floats)moved * 0x1p112f);
+    ints is_finite = (bits & 0x7c00) != 0x7c00;
+    return (floats)((finite & is_finite) | ((moved | 0x7f800000) & ~is_finite) | (bits & 0x8000) << 16);
+#endif
 }
 
 INLINE float largest_lane(floats v) {

@@ -16,29 +16,42 @@ __all__ = [
     "DRAWN",
     "GROUP",
     "PANEL",
+    "PART",
     "SEGMENT",
     "Kernels",
     "LayerStruct",
     "LinearStruct",
+    "MatrixStruct",
     "ModelStruct",
     "RowsStruct",
     "StateStruct",
     "StepStruct",
 ]
 
-GROUP, PANEL, SEGMENT = 64, 16, 256
-"""Columns that share a scale, outputs that lie together, and positions that attention folds one
-chunk after another; see `step.h`."""
+GROUP, PART, PANEL, SEGMENT = 64, 16, 16, 256
+"""Columns of activations that share a scale, and of which the sum is known; outputs that lie
+together; and positions that attention folds one chunk after another. See `step.h`."""
+
+
+class MatrixStruct(Structure):
+    """`struct matrix`."""
+
+    _fields_ = (
+        ("panels", c_void_p),
+        ("scales", c_void_p),
+        ("bias", c_void_p),
+        ("outputs", c_int32),
+        ("first", c_int32),
+        ("format", c_int32),
+    )
 
 
 class LinearStruct(Structure):
     """`struct linear`."""
 
     _fields_ = (
-        ("panels", c_void_p),
-        ("scales", c_void_p),
-        ("bias", c_void_p),
-        ("inputs", c_int32),
+        ("matrices", POINTER(MatrixStruct)),
+        ("num_matrices", c_int32),
         ("outputs", c_int32),
     )
 
@@ -174,13 +187,17 @@ class Kernels:
         library = load_library(options)
         self._pack, self._run_step = library.pack, library.run_step
         self._pack.argtypes = [c_void_p, c_int32, c_int32, c_int32, c_void_p, c_void_p]
+        self._pack_blocks, self._block_bytes = library.pack_blocks, library.bytes_of_block
+        self._pack_blocks.argtypes = [c_int32, *[c_void_p] * 3, *[c_int32] * 3, c_void_p]
+        self._block_bytes.argtypes, self._block_bytes.restype = [c_int32], c_int32
         self._run_step.argtypes = [POINTER(ModelStruct), POINTER(StepStruct)]
         self._measure_rows, self._sample = library.measure_rows, library.sample
         self._measure_rows.argtypes = [c_void_p, c_int32, c_int32, c_void_p]
         self._sample.argtypes = [c_void_p, c_int32, c_int32, *[c_void_p] * 4, c_int32]
         self._scratch = torch.empty(0, 0)
-        for function in (self._pack, self._run_step, self._measure_rows, self._sample):
+        for function in (self._pack, self._pack_blocks, self._run_step, self._measure_rows):
             function.restype = None
+        self._sample.restype = None
 
     def pack(
         self, weight: torch.Tensor, first_row: int, panels: torch.Tensor, scales: torch.Tensor
@@ -188,6 +205,31 @@ class Kernels:
         """Quantises rows of a weight, (n, inputs) float32, into panels and scales."""
         rows, inputs = weight.shape
         self._pack(weight.data_ptr(), rows, inputs, first_row, panels.data_ptr(), scales.data_ptr())
+
+    def pack_blocks(
+        self,
+        kind: int,
+        coded: tuple[
+            npt.NDArray[np.uint8], npt.NDArray[np.float16], npt.NDArray[np.float16] | None
+        ],
+        first_row: int,
+        panels: torch.Tensor,
+    ) -> None:
+        """Moves rows of codes (n, inputs), scales and minima (n, groups) into panels."""
+        codes, scales, minima = coded
+        self._pack_blocks(
+            kind,
+            codes.ctypes.data,
+            scales.ctypes.data,
+            None if minima is None else minima.ctypes.data,
+            *codes.shape,
+            first_row,
+            panels.data_ptr(),
+        )
+
+    def block_bytes(self, kind: int) -> int:
+        """Bytes of GROUP columns of PANEL outputs in a format of `step.h`."""
+        return int(self._block_bytes(kind))
 
     def run_step(self, model: ModelStruct, step: StepStruct) -> None:
         """Computes a step; see `step.c`."""

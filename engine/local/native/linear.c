@@ -1,18 +1,14 @@
 /* Linear layers: int8 weights times int8 activations, each with a scale for 64 columns. Products are summed in integers within a group, and groups are added as
    floats from left to right. So an output depends on its own row alone, to the bit. */
 #include "dot.h"
-#include "step.h"
+#include "tile.h"
 
-#define TILE_ROWS 4 /* more would leave no registers for the weights */
-#define TILE_PANELS (WIDTH == 16 ? 4 : 1)
 #define PANEL_BYTES(columns) ((size_t)(columns) * PANEL)
-
-static int padded(int n, int multiple) { return (n + multiple - 1) / multiple * multiple; }
 
 /* Quantises one row. A number that is not finite makes its group's scale NaN, so that it shows. */
 static void quantise_row(const float *x, int columns, int8_t *codes, float *scales, int32_t *sums) {
     float group[GROUP];
-    for (int first = 0; first < columns; first += GROUP, scales++, sums++, codes += GROUP) {
+    for (int first = 0; first < columns; first += GROUP, scales++, codes += GROUP) {
         int count = columns - first < GROUP ? columns - first : GROUP;
         const float *from = x + first;
         if (count < GROUP) {
@@ -30,14 +26,16 @@ static void quantise_row(const float *x, int columns, int8_t *codes, float *scal
         for (int i = 0; i < WIDTH; i++) fault += faults[i];
         *scales = peak / 127 + fault;
         float inverse = peak > 1e-30f ? 127 / peak : 0;
-        ints total = {};
-        for (int i = 0; i < GROUP; i += WIDTH) {
-            ints v = to_ints(nearest(load(from + i) * inverse));
-            total += v;
-            for (int j = 0; j < WIDTH; j++) codes[i + j] = (int8_t)v[j];
+        for (int part = 0; part < GROUP; part += PART, sums++) {
+            ints total = {};
+            for (int i = part; i < part + PART; i += WIDTH) {
+                ints v = to_ints(nearest(load(from + i) * inverse));
+                total += v;
+                for (int j = 0; j < WIDTH; j++) codes[i + j] = (int8_t)v[j];
+            }
+            *sums = 0;
+            for (int i = 0; i < WIDTH; i++) *sums += total[i];
         }
-        *sums = 0;
-        for (int i = 0; i < WIDTH; i++) *sums += total[i];
     }
 }
 
@@ -49,7 +47,7 @@ void quantise(const float *x, int num_rows, int columns, struct rows *out) {
     for (int r = 0; r < num_rows; r++)
         quantise_row(
             x + (size_t)r * columns, columns, out->codes + (size_t)r * out->columns,
-            out->scales + (size_t)r * groups, out->sums + (size_t)r * groups);
+            out->scales + (size_t)r * groups, out->sums + (size_t)r * (out->columns / PART));
 }
 
 /* Quantises rows of a weight, [num_rows][inputs], to their places in panels, which begin as zeros. */
@@ -71,39 +69,22 @@ void pack(const float *weight, int num_rows, int inputs, int first_row, int8_t *
     }
 }
 
-struct place {
-    float *out; /* where the tile's first output goes */
-    size_t stride;
-    int count; /* outputs that are wanted: the last panel may be padded */
-    int adds;
-};
-
-INLINE void put(const struct place *place, int r, int first, floats v) {
-    float *to = place->out + r * place->stride + first, kept[WIDTH];
-    if (first + WIDTH <= place->count) {
-        store(to, place->adds ? load(to) + v : v);
-        return;
-    }
-    store(kept, v);
-    for (int i = 0; first + i < place->count; i++) to[i] = place->adds ? to[i] + kept[i] : kept[i];
-}
-
 /* `rows` rows times `panels` panels; both are known when it is compiled, so sums stay in registers. */
 INLINE void tile(
-    const int rows, const int panels, const struct linear *weight, int panel, const struct rows *x,
+    const int rows, const int panels, const struct matrix *weight, int panel, const struct rows *x,
     int row, const struct place *place) {
     const int columns = x->columns, groups = columns / GROUP, vectors = panels * PARTS;
     const int8_t *codes = x->codes + (size_t)row * columns;
-    const int8_t *w = weight->panels + panel * PANEL_BYTES(columns);
-    floats totals[TILE_ROWS][TILE_PANELS * PARTS] = {};
+    const uint8_t *w = weight->panels + panel * PANEL_BYTES(columns);
+    floats totals[TILE_ROWS][TILE_VECTORS] = {};
     for (int g = 0; g < groups; g++) {
-        ints sums[TILE_ROWS][TILE_PANELS * PARTS];
+        ints sums[TILE_ROWS][TILE_VECTORS];
         for (int r = 0; r < rows; r++) {
-            int surplus = SURPLUS ? SURPLUS * x->sums[(size_t)(row + r) * groups + g] : 0;
+            int surplus = SURPLUS ? SURPLUS * sum_of(x, row + r, g * GROUP, GROUP) : 0;
             for (int v = 0; v < vectors; v++) sums[r][v] = (ints){} - surplus;
         }
         for (int k = g * GROUP; k < (g + 1) * GROUP; k += 4) {
-            ints weights[TILE_PANELS * PARTS];
+            ints weights[TILE_VECTORS];
             for (int v = 0; v < vectors; v++)
                 memcpy(
                     &weights[v],
@@ -123,18 +104,12 @@ INLINE void tile(
                     to_floats(sums[r][v]) * (scale * x->scales[(size_t)(row + r) * groups + g]);
         }
     }
-    for (int v = 0; v < vectors; v++) {
-        int column = panel * PANEL + v * WIDTH;
-        floats bias = weight->bias ? load(weight->bias + column) : (floats){};
-        for (int r = 0; r < rows; r++) put(place, r, v * WIDTH, totals[r][v] + bias);
-    }
+    put_tile(rows, vectors, weight, panel, totals[0], place);
 }
 
 INLINE void strip(
-    const int panels, const struct linear *weight, int panel, const struct rows *x, int num_rows,
-    float *out, int adds) {
-    struct place place = {
-        out + panel * PANEL, weight->outputs, weight->outputs - panel * PANEL, adds};
+    const int panels, const struct matrix *weight, int panel, const struct rows *x, int num_rows,
+    struct place place) {
     int row = 0;
     for (; row + 4 <= num_rows; row += 4, place.out += 4 * place.stride)
         tile(4, panels, weight, panel, x, row, &place);
@@ -145,16 +120,28 @@ INLINE void strip(
     }
 }
 
-/* out [num_rows][outputs] = x weight^T * scales + bias, or that added to what is there. */
-void multiply(const struct linear *weight, const struct rows *x, int num_rows, float *out, int adds) {
+static void multiply_int8(
+    const struct matrix *weight, const struct rows *x, int num_rows, float *out, int stride, int adds) {
     int panels = padded(weight->outputs, PANEL) / PANEL;
     int strips = (panels + TILE_PANELS - 1) / TILE_PANELS;
 #pragma omp parallel for schedule(static)
     for (int s = 0; s < strips; s++) {
         int panel = s * TILE_PANELS;
         if (panel + TILE_PANELS <= panels)
-            strip(TILE_PANELS, weight, panel, x, num_rows, out, adds);
+            strip(TILE_PANELS, weight, panel, x, num_rows, place_of(weight, panel, out, stride, adds));
         else
-            for (; panel < panels; panel++) strip(1, weight, panel, x, num_rows, out, adds);
+            for (; panel < panels; panel++)
+                strip(1, weight, panel, x, num_rows, place_of(weight, panel, out, stride, adds));
+    }
+}
+
+/* out [num_rows][outputs] = x weight^T * scales + bias, or that added to what is there. */
+void multiply(const struct linear *weight, const struct rows *x, int num_rows, float *out, int adds) {
+    for (int i = 0; i < weight->num_matrices; i++) {
+        const struct matrix *matrix = &weight->matrices[i];
+        if (matrix->format == INT8)
+            multiply_int8(matrix, x, num_rows, out, weight->outputs, adds);
+        else
+            multiply_blocks(matrix, x, num_rows, out, weight->outputs, adds);
     }
 }

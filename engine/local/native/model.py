@@ -1,9 +1,9 @@
 """A model whose steps run in C: the same families as `ttc.engine.local.model`, another arithmetic.
 
-Weights and activations are int8, with a scale for every 64 columns of a row; products are summed in
-integers, keys and values are kept in bfloat16, and everything else is float32. Each result depends
-on its own sequence alone, to the bit, by construction: nothing is padded and nothing is probed. It
-is the same on every processor.
+Weights and activations are int8, with a scale for every 64 columns of a row, or weights are the
+codes of their file, with its scales. Products are summed in integers, keys and values are kept in
+bfloat16, and everything else is float32. Each result depends on its own sequence alone, to the bit,
+by construction: nothing is padded and nothing is probed. It is the same on every processor.
 """
 
 from __future__ import annotations
@@ -49,9 +49,11 @@ class NativeModel:
             else is read once.
         kernels: the compiled kernels.
         progress: is told how many of how many layers are loaded.
+        keeps_codes: whether weights that are codes in their file stay as they are.
 
     Raises:
-        EngineError: the model's heads are larger than the kernels have room for.
+        EngineError: the model's heads are larger than the kernels have room for, or codes are to be
+            kept and there are none.
     """
 
     def __init__(
@@ -60,12 +62,11 @@ class NativeModel:
         weights: Weights,
         kernels: Kernels,
         progress: Callable[[int, int], None] = lambda done, total: None,
+        *,
+        keeps_codes: bool = False,
     ) -> None:
         self.check(config)
         self.config, self.costs = config, config.costs(kv_number_bytes=2)
-        self.numerics = f"int8/{GROUP} attention={CHUNK}/{SEGMENT} kv=bf16"
-        """The types and kernels that decide the bits of a result."""
-        self.bytes_per_weight = 1 + 4 / GROUP
         self._kernels, self._sampler = kernels, NativeSampler(kernels)
         self._embedding = weights["token_embd.weight"]  # (vocab, hidden)
         self._rotation = Rotation(config.rope, config.head_dim)
@@ -76,7 +77,7 @@ class NativeModel:
         self._layers = (LayerStruct * config.num_layers)()
         self._reward: Linear | None = None
         head = LinearStruct()
-        with Packer(kernels) as packer:
+        with Packer(kernels, keeps_codes=keeps_codes) as packer:
             if config.reward is not None:
                 self._reward = reward_layers(config.reward, weights, torch.float32)
             else:
@@ -90,6 +91,15 @@ class NativeModel:
                 }
                 self._layers[i] = self._layer(i, block, packer)
         progress(config.num_layers, config.num_layers)
+        if keeps_codes and packer.formats == {"int8"}:
+            raise EngineError(
+                "the model's file holds plain numbers and no codes to compute with; load it with "
+                "arithmetic='int8'"
+            )
+        weights_are = f"file({'+'.join(sorted(packer.formats))})" if keeps_codes else "int8"
+        self.numerics = f"{weights_are}/{GROUP} attention={CHUNK}/{SEGMENT} kv=bf16"
+        """The types and kernels that decide the bits of a result."""
+        self.bytes_per_weight = packer.num_bytes / packer.num_weights
         norm = self._norm = vector(weights["output_norm.weight"])
         self._model = ModelStruct(
             layers=self._layers,

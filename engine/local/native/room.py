@@ -5,7 +5,14 @@ from __future__ import annotations
 import torch
 
 from ttc.engine.local.config import ModelConfig
-from ttc.engine.local.native.library import GROUP, SEGMENT, RowsStruct, StateStruct, StepStruct
+from ttc.engine.local.native.library import (
+    GROUP,
+    PART,
+    SEGMENT,
+    RowsStruct,
+    StateStruct,
+    StepStruct,
+)
 from ttc.engine.local.plan import Plan
 
 __all__ = ["Room"]
@@ -63,7 +70,7 @@ class Room:
         step.codes = RowsStruct(
             self._keep("codes", rows, groups * GROUP, dtype=torch.int8),
             self._keep("scales", rows, groups),
-            self._keep("sums", rows, groups, dtype=torch.int32),
+            self._keep("sums", rows, groups * GROUP // PART, dtype=torch.int32),
             0,
         )
 

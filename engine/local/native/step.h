@@ -4,27 +4,38 @@
 
 #include <stdint.h>
 
-enum { GROUP = 64, PANEL = 16, PAGE = 16, CHUNK = 64, SEGMENT = 256, PAGES = CHUNK / PAGE };
-/* GROUP: columns that share a scale. PANEL: output columns that lie together.
+enum { GROUP = 64, PART = 16, PANEL = 16, PAGE = 16, CHUNK = 64, SEGMENT = 256, PAGES = CHUNK / PAGE };
+/* GROUP: columns of activations that share a scale. PART: columns of which the sum is known.
+   PANEL: output columns that lie together.
    PAGE: positions whose keys and values lie together. CHUNK: positions that are folded at once.
    SEGMENT: positions that are folded one chunk after another. */
 enum { MOST_ROWS = 64, LEAST_ROWS = 8 }; /* of an item; see `plan_items` */
 
-/* A weight of int8 codes with a scale for GROUP columns of each output, as panels [outputs / 16][inputs / 4][16][4]:
+/* How a matrix is written. INT8: codes of our own, a scale for GROUP columns of each output. Others are the
+   codes of a GGUF file, of so many bits; see `blocks.h`. */
+enum { INT8, Q4, Q4_MINIMUM, Q5, Q5_MINIMUM, Q6, Q8 };
+
+/* Outputs of a linear layer that are written alike, as panels. Of INT8 they are [outputs / 16][inputs / 4][16][4]:
    what one load of a vector brings is what one instruction multiplies. Inputs are padded to a
    multiple of 64 and outputs to one of 16, with zeros. */
-struct linear {
-    const int8_t *panels;
-    const float *scales; /* [outputs / 16][inputs / GROUP][16] */
+struct matrix {
+    const uint8_t *panels;
+    const float *scales; /* of INT8: [outputs / 16][inputs / GROUP][16] */
     const float *bias;   /* [outputs, padded], or null */
-    int32_t inputs, outputs;
+    int32_t outputs, first; /* how many, and the first one's place among those of the layer */
+    int32_t format;
+};
+
+struct linear {
+    const struct matrix *matrices;
+    int32_t num_matrices, outputs; /* of all */
 };
 
 /* Rows of int8 codes with a scale for each GROUP columns. */
 struct rows {
     int8_t *codes; /* [rows][columns] */
     float *scales; /* [rows][columns / GROUP] */
-    int32_t *sums; /* [rows][columns / GROUP], of the codes */
+    int32_t *sums; /* [rows][columns / PART], of the codes */
     int32_t columns; /* padded to a multiple of GROUP */
 };
 
@@ -83,6 +94,7 @@ struct step {
 
 void quantise(const float *x, int num_rows, int columns, struct rows *out);
 void multiply(const struct linear *weight, const struct rows *x, int num_rows, float *out, int adds);
+void multiply_blocks(const struct matrix *matrix, const struct rows *x, int num_rows, float *out, int stride, int adds);
 void plan_items(struct step *step, int kv_heads);
 void rotate_and_write(const struct model *model, const struct layer *layer, const struct step *step);
 void attend(const struct model *model, const struct layer *layer, const struct step *step);
