@@ -147,11 +147,11 @@ def test_a_number_that_cannot_be_read_is_a_text(text: str) -> None:
 def test_a_huge_exponent_costs_nothing() -> None:
     """EQ-16: ten characters never ask for a gigabyte."""
     tracemalloc.start()
-    started = time.perf_counter()
+    started = time.process_time()
 
     answer_key("1e999999999")
     answer_key(f"1/{'1' * 10_000}e999")
 
-    assert time.perf_counter() - started < 0.5
+    assert time.process_time() - started < 0.5
     assert tracemalloc.get_traced_memory()[1] < 1_000_000
     tracemalloc.stop()

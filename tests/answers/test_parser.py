@@ -143,11 +143,11 @@ def test_a_number_that_would_not_fit_stays_an_expression(text: str) -> None:
 @pytest.mark.parametrize("length", [790, 2_400, 100_000])
 def test_every_pattern_is_read_in_a_moment(unit: str, length: int) -> None:
     """Whatever the length: beyond a bound it is a text."""
-    started = time.perf_counter()
+    started = time.process_time()
 
     answer_key((unit * length)[:length] + "x")
 
-    assert time.perf_counter() - started < 5
+    assert time.process_time() - started < 5
 
 
 @given(text=TEXTS)

@@ -142,10 +142,10 @@ def test_everything_else_is_refused_with_a_reason(text: str, fault: str) -> None
 )
 def test_size_and_depth_are_bounded(text: str) -> None:
     """Nothing that a stranger sends costs time, or the interpreter's stack."""
-    started = time.perf_counter()
+    started = time.process_time()
     with pytest.raises(GraphError):
         parse(text)
-    assert time.perf_counter() - started < 1
+    assert time.process_time() - started < 1
 
 
 def test_the_largest_graph_that_is_allowed_is_read() -> None:

@@ -240,7 +240,7 @@ def test_a_hostile_header_is_refused_at_once(fault: str, tmp_path: Path) -> None
     content, message = HOSTILE[fault]
     path = tmp_path / "hostile.gguf"
     path.write_bytes(content)
-    start = time.perf_counter()
+    start = time.process_time()
     tracemalloc.start()
     try:
         with pytest.raises(ModelFileError, match=message):
@@ -249,7 +249,7 @@ def test_a_hostile_header_is_refused_at_once(fault: str, tmp_path: Path) -> None
     finally:
         tracemalloc.stop()
 
-    assert time.perf_counter() - start < 1
+    assert time.process_time() - start < 1
     assert peak < 200_000
 
 
