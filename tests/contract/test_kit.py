@@ -54,7 +54,7 @@ class Sampler(Node):
     """Draws n samples; the defects are in what it does beside that."""
 
     takes: ClassVar[Port] = OPEN
-    roles: ClassVar[frozenset[str]] = frozenset({"policy"})  # type: ignore[misc]
+    roles: ClassVar[frozenset[str]] = frozenset({"policy"})
     n: int
 
     def flow(self, given: Flow) -> Flow:
