@@ -120,4 +120,5 @@ def test_every_node_has_a_row_in_the_table_of_all() -> None:
     rows = [line for line in STRATEGIES.splitlines() if line.startswith("| ")]
 
     for node in NODES:
-        assert any(row.startswith(f"| [{node.__name__}](") and row.count("|") == 6 for row in rows)
+        found = [row for row in rows if row.startswith(f"| [{node.__name__}](")]
+        assert any(row.count("|") == 6 for row in found), node.__name__

@@ -205,7 +205,8 @@ def _failures(case: Case) -> str | None:
         _claim(failing < 1 or outcome.answer is None, "all failed, and there is an answer")
     whole = case.run(6, _ONE).engine.calls
     for place in range(min(whole, 8) if whole > 1 else 0):
-        replies: list[str | EngineError] = [_ONE] * place + [broken] + [_ONE] * (4 * whole)
+        replies: list[str | EngineError] = [_ONE] * (place + 1 + 4 * whole)
+        replies[place] = broken
         answer = case.run(6, replies, in_order=True).outcome.answer
         _claim(answer == "1", f"call {place} of {whole} failed, and it gives {answer!r}")
     alone: list[str | EngineError] = [broken, broken, _TWO, *[broken] * (4 * whole)]
