@@ -24,6 +24,8 @@ from ttc.types import Branch, Sampling
 __all__ = ["Delimiter", "FixedLength", "HighEntropy", "Sentence", "StepRule", "next_step"]
 
 _CLOSING = "\"')]}*"
+_SHORT = 16
+"""The fewest tokens that a tight budget leaves a step; most end long before their limit."""
 
 
 class StepRule(ABC):
@@ -140,7 +142,12 @@ async def next_step(
     may have, the reason is `length`.
     """
     segment = await scope.generate(
-        branch, index=index, max_tokens=rule.max_tokens, sampling=sampling, until=rule.until
+        branch,
+        index=index,
+        max_tokens=rule.max_tokens,
+        sampling=sampling,
+        at_least=min(_SHORT, (rule.max_tokens + 1) // 2),
+        until=rule.until,
     )
     count = len(segment.token_ids or ())
     length = rule.length(segment, scope)

@@ -189,3 +189,12 @@ def test_an_unknown_score_is_no_middle_score() -> None:
     kept = {c.text[0] for c in searched("beam", verifier=verifier).outcome.candidates}
 
     assert kept <= {"a", "s"}
+
+
+@pytest.mark.parametrize("name", ["beam", "rebase", "best_first", "thoughts"])
+def test_a_search_spends_a_tight_budget_to_its_last_steps(name: str) -> None:
+    """A step is mostly far shorter than it may be, so little room is room for one more."""
+    run = searched(name, "so " * 30 + "on.\n\n", budget=Budget(tokens=250))
+
+    assert run.outcome.stopped_by == "tokens"
+    assert run.outcome.usage.tokens > 250 - 32
