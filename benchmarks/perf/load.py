@@ -1,11 +1,11 @@
 """How long a model takes from a cold start to its first token, and the most memory on the way.
 
-Run as `python benchmarks/perf/load.py [--json PATH] MODEL ...`, each a name or a path. Each run is
-a new process that loads a model as `ttc.solve` does; time runs from its start, Python and torch
-included, to the first token of a short prompt, with the file in the page cache. Memory is what the
-process holds of its own (`RssAnon` in /proc, which leaves mapped files out), at its peak, above
-what a process holds that has imported torch alone. Processor time is that of all threads, in and
-out of the kernel. Figures are medians. Linux only.
+Run as `python benchmarks/perf/load.py [--arithmetic NAME] [--json PATH] MODEL ...`, each a name or
+a path. Each run is a new process that loads a model, in `int8` unless told otherwise; time runs
+from its start, Python and torch included, to the first token of a short prompt, with the file in
+the page cache. Memory is what the process holds of its own (`RssAnon` in /proc, which leaves mapped
+files out), at its peak, above what a process holds that has imported torch alone. Processor time is
+that of all threads, in and out of the kernel. Figures are medians. Linux only.
 """
 
 from __future__ import annotations
@@ -53,22 +53,17 @@ LOAD = (
     OWN
     + """
 import os
-from math import prod
-from ttc.engine.local import load
-from ttc.engine.local.files.weights import expected_shapes
+from ttc.engine.local import LocalEngine
 from ttc.ports import Request
 from ttc.types import Problem, Sampling
-engine = load(sys.argv[1])
+engine = LocalEngine.load(sys.argv[1], arithmetic=sys.argv[2])
 root = engine.root(Problem(prompt="The capital of France is"), "policy")
 request = Request(branch=root, max_tokens=1, sampling=Sampling(temperature=0), seed=0)
 engine.submit(request).future.result()
 spent = sum(os.times()[:2])
-config = engine._batch.model.config
-shapes = expected_shapes(config)
-if not config.tied:
-    del shapes["token_embd.weight"]
-size, scale = (1, 4) if " int8/" in engine.numerics else (4, 0)  # a scale for each row
-weights = sum(prod(s) * size + scale * s[0] if len(s) == 2 else 4 * s[0] for s in shapes.values())
+model = engine._batch.model
+kept = [m for k in model._kept if hasattr(k, "matrices") for m in k.matrices]
+weights = sum(len(m.panels) + (0 if m.scales is None else 4 * m.scales.numel()) for m in kept)
 print(spent, own(), weights, flush=True)
 sys.stdin.read()
 """
@@ -101,10 +96,10 @@ def torch_alone() -> tuple[float, int]:
     return float(seconds), int(held)
 
 
-def measure(path: Path, base: int) -> Run:
+def measure(path: Path, arithmetic: str, base: int) -> Run:
     """One cold start. `base` is what a process holds without a model."""
     start, peak = time.perf_counter(), 0
-    command = [sys.executable, "-c", LOAD, str(path)]
+    command = [sys.executable, "-c", LOAD, str(path), arithmetic]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         if process.stdout is None or process.stdin is None:
             raise RuntimeError("the process has no pipes")
@@ -143,6 +138,7 @@ def main() -> None:
     """Measures, prints, and writes the table where it is asked to."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("models", nargs="*", default=list(MODELS), help="names or paths")
+    parser.add_argument("--arithmetic", default="int8", choices=("int8", "file"))
     parser.add_argument("--runs", type=int, default=RUNS, help="cold starts of each model")
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
     arguments = parser.parse_args()
@@ -152,7 +148,9 @@ def main() -> None:
         name = model if model in MODELS else path.stem
         torch_runs = [torch_alone() for _ in range(arguments.runs)]
         torch_seconds = statistics.median(seconds for seconds, _ in torch_runs)
-        runs = [measure(path, torch_runs[0][1]) for _ in range(arguments.runs)]
+        runs = [
+            measure(path, arguments.arithmetic, torch_runs[0][1]) for _ in range(arguments.runs)
+        ]
         found = rows_of(name, runs, torch_seconds)
         rows += found
         cold, processor, alone, peak, held, weights = (row["value"] for row in found)

@@ -54,13 +54,13 @@ struct source {
 };
 
 /* `rows` rows times `panels` panels. Codes are freed in registers if they are packed, or are bytes, signed or not.
-   Where they are packed the format is known, too, when it is compiled. */
+   Where they are packed the format is known, too, when it is compiled. `few` lines of two quads are added before
+   sums are widened. */
 INLINE void tile(
-    const int is_packed, const int is_signed, const int format, const int rows, const int panels,
+    const int is_packed, const int is_signed, const int few, const int format, const int rows, const int panels,
     const struct matrix *matrix, const struct source *from, int panel, const struct rows *x, int row,
     const struct place *place) {
     const int vectors = panels * PARTS, bits = bits_of(format), group = group_of(format);
-    const int few = is_signed ? group / 8 : FEW(bits) / 2; /* lines of two quads */
     const int8_t *activations = x->codes + (size_t)row * x->columns;
     floats totals[TILE_ROWS][TILE_VECTORS] = {};
     for (int b = 0; b < x->columns / GROUP; b++) {
@@ -79,7 +79,8 @@ INLINE void tile(
                     block + v / PARTS * from->panel_bytes + upper_at(g) + v % PARTS * 4 * WIDTH);
             for (int line = 0; line < group / 8;) {
                 ints some[TILE_ROWS][TILE_VECTORS] = {};
-                for (int end = line + few; line < end; line++, activations += 8) {
+#pragma GCC unroll 1
+                for (int i = 0; i < few; i++, line++, activations += 8) {
                     ints codes[TILE_VECTORS][2];
                     for (int v = 0; v < vectors; v++) {
                         size_t at = v % PARTS * 4 * WIDTH + line * LINE;
@@ -149,12 +150,24 @@ INLINE void rows_of_bytes(
     int panel, const struct rows *x, int num_rows, struct place place) {
     const int format = matrix->format;
     int row = 0;
+#define ROWS(n, few, format) tile(0, is_signed, few, format, n, panels, matrix, from, panel, x, row, &place)
     for (; row + 4 <= num_rows; row += 4, place.out += 4 * place.stride)
-        tile(0, is_signed, format, 4, panels, matrix, from, panel, x, row, &place);
+        if (is_signed)
+            ROWS(4, 4, Q8);
+        else if (format == Q4)
+            ROWS(4, 4, Q4);
+        else if (format == Q4_MINIMUM)
+            ROWS(4, 4, Q4_MINIMUM);
+        else if (format == Q5)
+            ROWS(4, 2, Q5);
+        else if (format == Q5_MINIMUM)
+            ROWS(4, 2, Q5_MINIMUM);
+        else
+            ROWS(4, 1, Q6);
     switch (num_rows - row) {
-    case 3: tile(0, is_signed, format, 3, panels, matrix, from, panel, x, row, &place); break;
-    case 2: tile(0, is_signed, format, 2, panels, matrix, from, panel, x, row, &place); break;
-    case 1: tile(0, is_signed, format, 1, panels, matrix, from, panel, x, row, &place);
+    case 3: ROWS(3, 1, format); break;
+    case 2: ROWS(2, 1, format); break;
+    case 1: ROWS(1, 1, format);
     }
 }
 
@@ -176,7 +189,7 @@ INLINE void strip(
         return;
     }
     switch (matrix->format) {
-#define ALONE(format) tile(1, 0, format, 1, panels, matrix, &from, panel, x, r, &place)
+#define ALONE(format) tile(1, 0, FEW(bits_of(format)) / 2, format, 1, panels, matrix, &from, panel, x, r, &place)
 #define CASE(format) \
     case format: \
         if (room) \

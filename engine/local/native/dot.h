@@ -39,7 +39,9 @@ INLINE ints dot_few(ints sums, ints weights, ints activations) {
     return (ints)_mm512_dpbusd_epi32((__m512i)sums, (__m512i)weights, (__m512i)activations);
 #elif defined(__AVX2__) && !defined(TTC_PORTABLE)
     __m256i pairs = _mm256_maddubs_epi16((__m256i)weights, (__m256i)activations);
-    return (ints)_mm256_add_epi16((__m256i)sums, pairs);
+    __m256i sum = _mm256_add_epi16((__m256i)sums, pairs);
+    __asm__("" : "+x"(sum)); /* else gcc puts all additions off, and products do not fit registers */
+    return (ints)sum;
 #else
     return dot(sums, weights, activations);
 #endif
