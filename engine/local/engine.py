@@ -132,9 +132,7 @@ class LocalEngine:
             arithmetic: `int8` (weights and activations, in C), `file` (the same with the codes and
                 scales that a GGUF file has for its weights), or `fp32` or `bf16` in PyTorch. By
                 default `int8`, and `fp32` with a warning where there is no C compiler.
-            threads: see the class, as for `kv_bytes` and `max_sequences`.
-            kv_bytes: see the class.
-            max_sequences: see the class.
+            threads, kv_bytes, max_sequences: see the class.
             progress: is told a stage, how much of it is done and of how much: `open`, of an unknown
                 amount, and then `load`, in layers. It is called from two threads, one at a time.
                 What it raises ends the loading.

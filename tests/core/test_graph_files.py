@@ -46,6 +46,10 @@ ALONE = (
     "spec_reason(n=2, draft='small')",
     "mixture_of_agents('policy', 'other') | sample(n=2)",
     "astar(self_verify(), width=2, steps=sentence())",
+    "monte_carlo_tree_search(self_verify(), price_weight=0.1, "
+    "actions=(action('policy', 1.0), action('large', 9.0)))",
+    "budget_guided_mcts(self_verify())",
+    "adaptive_branching_mcts(self_verify(), variant='beta')",
     "beam_search(verifier=rollout_value(m=2), steps=delimiter(text='x'), lookahead_steps=1)",
     "best_first(thought_value(), steps=fixed_length(max_tokens=8))",
     "diverse_verifier_tree_search(self_verify(), steps=high_entropy(threshold=1.5))",
