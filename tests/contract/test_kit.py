@@ -324,17 +324,16 @@ def by_arrival(n: int, verifier: Verifier) -> Node:
 
 
 def worse_with_more(n: int, verifier: Verifier) -> Node:
-    """More samples make it pick worse."""
+    """More samples are too many for it."""
     return Sample(n=n) >> verifier >> Worst()
 
 
 class Worst(Selector):
-    """It takes the best of a few, and the worst of more."""
+    """It takes the best of a few, and is lost among more."""
 
     def pick(self, candidates: list[Candidate], scope: Scope) -> Candidate | None:
         answered = [candidate for candidate in candidates if candidate.key is not None]
-        best = max if len(candidates) <= 4 else min
-        return best(answered, key=_value) if answered else None
+        return max(answered, key=_value, default=None) if len(candidates) <= 4 else None
 
 
 def sampled(sampler: type[Sampler]) -> Make:
