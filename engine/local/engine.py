@@ -129,18 +129,18 @@ class LocalEngine:
         Args:
             path: the file (of a split model, the first one) or the folder.
             name: the model, as a user names it; the path's last part by default.
-            arithmetic: `int8` (weights and activations, in C), `file` (the same with the codes and
-                scales that a GGUF file has for its weights), or `fp32` or `bf16` in PyTorch. By
-                default `int8`, and `fp32` with a warning where there is no C compiler.
-            threads, kv_bytes, max_sequences: see the class.
+            arithmetic: `int8` or `file` (a GGUF file's own codes) in C, `fp32` or `bf16` in PyTorch.
+                By default `int8`, and `fp32` with a warning where there is no C compiler.
+            threads: see the class, as for `kv_bytes` and `max_sequences`.
+            kv_bytes: see the class.
+            max_sequences: see the class.
             progress: is told a stage, how much of it is done and of how much: `open`, of an unknown
                 amount, and then `load`, in layers. It is called from two threads, one at a time.
                 What it raises ends the loading.
 
         Raises:
             ModelFileError: the model is missing, damaged or of a kind that is not supported.
-            EngineError: `int8` or `file` was asked for, and the kernels cannot be built; or `file`,
-                and the file has no codes.
+            EngineError: what was asked for needs kernels that cannot be built, or codes of a file.
         """
         return cls(
             open_model(Path(path), arithmetic, progress),
