@@ -129,7 +129,7 @@ class LocalEngine:
         Args:
             path: the file (of a split model, the first one) or the folder.
             name: the model, as a user names it; the path's last part by default.
-            arithmetic: `int8` or `file` (a GGUF file's own codes) in C, `fp32` or `bf16` in PyTorch.
+            arithmetic: `int8` or `file` (a GGUF file's own codes) in C, `fp32` or `bf16` in torch.
                 By default `int8`, and `fp32` with a warning where there is no C compiler.
             threads: see the class, as for `kv_bytes` and `max_sequences`.
             kv_bytes: see the class.
