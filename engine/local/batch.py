@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Collection, Mapping
 from collections.abc import Sequence as Seq
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 
@@ -241,9 +241,10 @@ class Batch:
         """Gives pieces the pages that they write to, and counts what they cost."""
         grown = []
         for piece in work.pieces:
-            call = piece.sequence
-            if self.tree.grow(call.path, call.computed + piece.length):
-                grown.append(call)
+            path = piece.sequence.path
+            if path.length + piece.length > len(path.table) * PAGE:
+                self.tree.grow(path, path.length + piece.length)
+                grown.append(piece.sequence)
         self._count_memory(grown)
         self.counters.flops += work.flops(self._costs)
         self.counters.prompt_tokens += work.prompt_tokens
@@ -272,8 +273,9 @@ class Batch:
         hidden: list[tuple[Reading, int]] = []
         hidden_rows: list[int] = []
         for call, count, drawer, rows in pieces:
-            start = call.computed
-            spans.append(Span(pages=call.path.table, start=start, count=count))
+            path = call.path
+            start = path.length
+            spans.append(Span(path.table, start, count))
             if count == 1:
                 token_ids.append(call.tokens[start])
             else:
@@ -323,9 +325,9 @@ class Batch:
         self.counters.output_tokens += len(drawing) - len(drawn.faults)
         faults: dict[Call, str] = {drawing[row]: fault for row, fault in drawn.faults.items()}
         faults |= {note.reading: NOT_FINITE for note in notes if note.facts is None}
-        for piece in pieces:
-            if not faults or faults.get(piece.sequence) != NOT_FINITE:
-                self._record(piece)
+        for call, count, *_ in pieces:
+            if not faults or faults.get(call) != NOT_FINITE:
+                self._record(call, count)
         if notes:
             self._take_notes(notes, faults)
         for faulty, fault in faults.items():
@@ -335,7 +337,8 @@ class Batch:
         told: list[tuple[Sequence, Chunk]] = []
         for sequence, *found in zip(drawing, *drawn[:-1], strict=True):
             if sequence not in silent:
-                chunk = self._accept(sequence, *found)
+                self._keep(sequence, *found[:-1])
+                chunk = sequence.accept(*found)
                 if chunk is not None:
                     told.append((sequence, chunk))
         self._leave([sequence for sequence, chunk in told if chunk.branch is not None])
@@ -364,23 +367,24 @@ class Batch:
         for reading in done:
             reading.finish()
 
-    def _accept(
-        self, sequence: Sequence, token: int, logprob: float, *measured: Any
-    ) -> Chunk | None:
-        """Adds a drawn token, and keeps what is known of it for whoever scores it later."""
+    def _keep(
+        self,
+        sequence: Sequence,
+        token: int,
+        logprob: float,
+        entropy: float | None,
+        certainty: float | None,
+    ) -> None:
+        """Keeps what is known of a drawn token for whoever scores it later."""
         facts = {token: logprob}
-        entropy, certainty, _ = measured
-        if entropy is not None:
+        if entropy is not None and certainty is not None:
             facts[ENTROPY], facts[CERTAINTY] = entropy, certainty
         self.tree.note(sequence.path, len(sequence.tokens) - 1, facts)
-        return sequence.accept(token, logprob, *measured)
 
-    def _record(self, piece: Piece) -> None:
-        """Makes the tokens of a piece known to the tree."""
-        call, count = piece.sequence, piece.length
-        start = call.computed
-        tokens = call.tokens[start : start + count] if count > 1 else (call.tokens[start],)
-        self._shares_changed |= self.tree.record(call.path, tokens)
+    def _record(self, call: Call, count: int) -> None:
+        """Makes the next tokens of a call known to the tree."""
+        start = call.path.length
+        self._shares_changed |= self.tree.record(call.path, call.tokens[start : start + count])
 
 
 def _finite(outputs: torch.Tensor) -> list[Facts | None]:

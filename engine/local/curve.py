@@ -184,4 +184,7 @@ def _weights(rows: int) -> tuple[tuple[int, float], ...]:
 
 
 def _between(values: list[float], rows: int) -> float:
-    return sum(values[knot] * weight for knot, weight in _weights(rows))
+    if not rows:
+        return 0.0
+    (left, before), (right, after) = _weights(rows)
+    return values[left] * before + values[right] * after

@@ -4,8 +4,8 @@ What is cut out of a generated segment is what its call would have given with th
 without what may stop it: tokens, log probabilities, text. So a character whose last bytes are cut
 off becomes one U+FFFD, and a stop string, or a part of one, is text again.
 
-*Cost:* no computation and no page. The first cut of a segment spells its tokens; each one then
-copies as much of the segment as it keeps, and shares everything before.
+*Cost:* no computation, no page and no copy: a cut shares the segment's columns until somebody reads
+its own. Who reads a text first spells the segment's tokens.
 """
 
 from __future__ import annotations
@@ -48,8 +48,12 @@ class Cutter:
 
     def beginning(self, segment: Branch, count: int) -> Branch:
         """A segment's first tokens, after all before it."""
-        data, ends = self._spelling(segment)
-        return segment.beginning(count, data[: ends[count - 1]].decode(errors="replace"))
+
+        def text() -> str:
+            data, ends = self._spelling(segment)
+            return data[: ends[count - 1]].decode(errors="replace")
+
+        return segment.beginning(count, text)
 
     def _spelling(self, segment: Branch) -> _Spelling:
         """The bytes of a segment's text, and where those of each of its tokens end."""

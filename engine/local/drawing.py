@@ -28,13 +28,8 @@ class Drawing:
 
     def draw(self, position: int) -> Draw:
         """How the token at a position is drawn."""
-        return Draw(
-            sampling=self._sampling,
-            seed=self._seed,
-            position=position,
-            seen=self._seen,
-            allowed=None if self._grammar is None else self._grammar.allowed(),
-        )
+        allowed = None if self._grammar is None else self._grammar.allowed()
+        return Draw(self._sampling, self._seed, position, self._seen, allowed)
 
     def accept(self, token: int) -> None:
         """Goes on by a token that was drawn, and that does not end the call."""

@@ -49,8 +49,7 @@ class Seconds(NamedTuple):
         return (self.plan + self.commit) / self.total if self.total else 0.0
 
 
-@dataclass(frozen=True, kw_only=True)
-class StepRecord:
+class StepRecord(NamedTuple):
     """One step."""
 
     rows: int

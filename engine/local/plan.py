@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -29,8 +29,7 @@ _ALL = 1 << 30  # pages that a row has in common with the one before in its own 
 _NUMBER = array("i").itemsize
 
 
-@dataclass(frozen=True, kw_only=True)
-class Span:
+class Span(NamedTuple):
     """Consecutive positions of one sequence that are computed in one step."""
 
     pages: Sequence[int]
@@ -38,7 +37,7 @@ class Span:
     at least. An `array("i")` is read fastest."""
     start: int
     """The first position."""
-    count: int
+    count: int  # type: ignore[assignment]  # the method of tuples is of no use here
 
     @property
     def positions(self) -> range:
@@ -46,8 +45,7 @@ class Span:
         return range(self.start, self.start + self.count)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Reads:
+class Reads(NamedTuple):
     """What a step's attention reads."""
 
     rows: int
@@ -80,13 +78,15 @@ class Plan:
 
     def __init__(self, spans: Sequence[Span]) -> None:
         self.spans = spans
-        starts, counts = np.array([(s.start, s.count) for s in spans], dtype=np.int32).T
+        starts = np.array([span.start for span in spans], dtype=np.int32)
+        counts = np.array([span.count for span in spans], dtype=np.int32)
         ends = starts + counts
-        keys = [_key(span, end) for span, end in zip(spans, ends.tolist(), strict=True)]
+        keys = [_key(*each) for each in zip(spans, ends.tolist(), range(len(spans)), strict=True)]
         # Bytes compare as fast as memory is read. Any order does that keeps beginnings together.
-        order = sorted(range(len(spans)), key=lambda i: (keys[i], ends[i]))
-        width = max(map(len, keys))
-        table = b"".join([keys[i].ljust(width, b"\xff") for i in order])
+        keys.sort()
+        order = [place for _, _, place in keys]
+        width = max(len(pages) for pages, _, _ in keys)
+        table = b"".join([pages.ljust(width, b"\xff") for pages, _, _ in keys])
         self.pages = np.frombuffer(table, np.int32).reshape(len(spans), -1)
         """(spans, most pages of one), in the order of the readers; -1 where there are no more."""
         self._starts, self._ends = starts[order], ends[order]
@@ -140,13 +140,13 @@ class Plan:
         return min(nodes, len(np.unique(self.pages[shown])) * PAGE)
 
 
-def _key(span: Span, end: int) -> bytes:
-    """A span's pages up to its last position, as bytes."""
+def _key(span: Span, end: int, place: int) -> tuple[bytes, int, int]:
+    """By what a span is sorted: its pages up to its last position, as bytes; its end; its place."""
     pages = span.pages if isinstance(span.pages, array) else array("i", span.pages)
     needed = -(-end // PAGE)
     if len(pages) < needed:
         raise ValueError(f"{end} positions need {needed} pages, and the span has {len(pages)}")
-    return pages.tobytes()[: needed * _NUMBER]
+    return pages.tobytes()[: needed * _NUMBER], end, place
 
 
 def _shared(

@@ -29,6 +29,7 @@ from ttc.costs import Costs
 from ttc.engine.local.admission import Admission, Seats, pages_of, value
 from ttc.engine.local.call import Call, Owner
 from ttc.engine.local.curve import Curve
+from ttc.engine.local.plan import PAGE
 from ttc.engine.local.reading import Reading
 from ttc.engine.local.sequence import Sequence
 from ttc.engine.local.tree import RadixTree
@@ -221,16 +222,20 @@ class Schedule:
         if self._shortage(counts) > 0:
             counts = self._with_pages(counts, seats)
             work.starved = None if counts else min(self.running, key=value)
+        served: dict[Owner, int] = {}
         with self._lock:
             for call, count in counts:
                 if not call.cancelled:
                     work.pieces.append(self._piece(call, count, work))
+                    served[call.owner] = served.get(call.owner, 0) + count
+        for owner, num_tokens in served.items():
+            self._turns.serve(owner, num_tokens)
         return work
 
     def _counts(self) -> list[tuple[Call, int]]:
         """How many tokens of which running calls a step should compute, in their order."""
         if len(self.running) <= self.max_sequences and all(
-            len(call.tokens) - call.computed == 1 for call in self.running
+            len(call.tokens) - call.path.length == 1 for call in self.running
         ):
             return [(call, 1) for call in self.running]
         lines = by_owner(sorted(self.running, key=_last_turn))
@@ -264,11 +269,12 @@ class Schedule:
 
     def _shortage(self, counts: Iterable[tuple[Call, int]]) -> int:
         """How many more pages are needed than there are."""
-        needed = sum(
-            pages
-            for call, count in counts
-            if (pages := pages_of(call.computed + count) - len(call.path.pages)) > 0
-        )
+        needed = 0
+        for call, count in counts:
+            path = call.path
+            end = path.length + count
+            if end > len(path.table) * PAGE:
+                needed += pages_of(end) - len(path.table)
         return needed - self._tree.num_available
 
     def _with_pages(self, counts: list[tuple[Call, int]], seats: Seats) -> list[tuple[Call, int]]:
@@ -290,9 +296,8 @@ class Schedule:
 
     def _piece(self, call: Call, count: int, work: Work) -> Piece:
         """What a call computes in this step. Guarded."""
-        start = call.computed
+        start, reached = call.path.length, call.reached
         end = start + count
-        reached = call.reached
         call.turn = self.step
         if end > reached:
             call.reached = end
@@ -316,7 +321,6 @@ class Schedule:
                 work.num_draws += len(rows)
         work.num_rows += count
         work.num_seen += count * start + count * (count + 1) // 2
-        self._turns.serve(call.owner, count)
         return Piece(call, count, drawer, rows)
 
 

@@ -188,17 +188,17 @@ class RadixTree:
         Returns:
             Whether pages of the path are shared now that were its own.
         """
-        size, start, shares = self._page_size, 0, False
-        while start < len(tokens):
+        size, start, num_tokens, shares = self._page_size, 0, len(tokens), False
+        while start < num_tokens:
             place, used = divmod(path.length, size)
             page = path.pages[place]
             if page.parent is None:
                 self._link(page, path.pages[place - 1] if place else self._root)
-            piece = tokens[start : start + size - used]
-            page.tokens += piece
-            start += len(piece)
-            path.length += len(piece)
-            if len(page.tokens) == size:
+            count = min(num_tokens - start, size - used)
+            page.tokens += tokens if count == num_tokens else tokens[start : start + count]
+            start += count
+            path.length += count
+            if used + count == size:
                 settled = self._settle(page)
                 shares |= settled.users > 1
                 path.pages[place], path.table[place] = settled, settled.place

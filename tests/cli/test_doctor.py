@@ -23,7 +23,8 @@ def test_the_doctor_tells_everything(run_ttc: Cli) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     for name in (
         *("ttc", "python", "platform", "cores", "memory", "wait policy", "torch", "kernels"),
-        *("sandbox", "pip", "TTC_HOME", "extra local", "extra eval", "model smollm2-135m"),
+        *("grammars", "sandbox", "pip", "TTC_HOME"),
+        *("extra local", "extra eval", "model smollm2-135m"),
     ):
         assert f"\n{name} " in f"\n{done.stdout}"
     assert "could not be found out" not in done.stdout

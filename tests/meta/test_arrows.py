@@ -104,6 +104,7 @@ def test_the_nouns_and_the_ports_need_the_standard_library_alone() -> None:
     """Whoever writes an engine or a verifier depends on these."""
     values = {
         "ttc.types",
+        "ttc.branch",
         "ttc.messages",
         "ttc.errors",
         "ttc.costs",

@@ -42,6 +42,11 @@ def doctor(
         "wait policy": _wait_policy,  # before torch: importing it decides how threads wait
         "torch": _torch,
         "kernels": _kernels,
+        "grammars": lambda: (
+            "there"
+            if find_spec("llguidance")
+            else f"none, so no call is held to a constraint; {install_hint('local')}"
+        ),
         "sandbox": _sandbox,
         "pip": lambda: "there" if find_spec("pip") else "missing; `ttc pull` needs it",
         "TTC_HOME": lambda: f"{room('engine.local.hub.models').home()}",

@@ -16,6 +16,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from ttc.config import settings
@@ -28,7 +29,7 @@ _COMPILERS = ("cc", "gcc", "clang")
 _TIMEOUT_S = 120.0
 OPTIONS = ("-march=native",)
 """What fits the kernels to this processor. Others build the variant for any processor."""
-_ALWAYS = ("-O3", "-std=gnu11", "-ffp-contract=off", "-fopenmp", "-shared", "-fPIC")
+_ALWAYS = ("-O3", "-std=gnu11", "-ffp-contract=off", "-fopenmp", "-fPIC")
 _SETS = {"__AVX512VNNI__": "AVX-512 VNNI", "__AVX2__": "AVX2"}
 """The variants that `dot.h` has, the best first, by what the compiler defines for each."""
 
@@ -113,18 +114,25 @@ def _processor() -> str:
 
 def _build(compiler: Sequence[str], options: Sequence[str], path: Path) -> None:
     """Compiles in a folder of its own, and moves the library into its place when it is whole."""
-    sources = [str(source) for source in sorted(_HERE.glob("*.c"))]
     with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+        objects = {source: f"{folder}/{source.stem}.o" for source in sorted(_HERE.glob("*.c"))}
+        commands = [
+            [*compiler, *_ALWAYS, *options, "-c", str(source), "-o", made]
+            for source, made in objects.items()
+        ]
+        with ThreadPoolExecutor() as pool:  # each waits for a compiler of its own
+            list(pool.map(_run, commands))
         made = Path(folder) / path.name
-        command = [*compiler, *_ALWAYS, *options, *sources, "-o", str(made), "-lm"]
-        try:
-            done = subprocess.run(
-                command, capture_output=True, text=True, check=False, timeout=_TIMEOUT_S
-            )
-        except (OSError, subprocess.TimeoutExpired) as error:
-            raise EngineError(f"the kernels cannot be built: {error}") from error
-        if done.returncode:
-            raise EngineError(
-                f"the kernels cannot be built: {shlex.join(compiler)} says: {done.stderr[-500:]}"
-            )
+        _run([*compiler, *_ALWAYS, *options, "-shared", *objects.values(), "-o", str(made), "-lm"])
         made.replace(path)
+
+
+def _run(command: Sequence[str]) -> None:
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=False, timeout=_TIMEOUT_S
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise EngineError(f"the kernels cannot be built: {error}") from error
+    if done.returncode:
+        raise EngineError(f"the kernels cannot be built: {command[0]} says: {done.stderr[-500:]}")
