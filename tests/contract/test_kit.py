@@ -31,7 +31,7 @@ OPEN, ONE = Port("open", "many"), Port("finished", "one")
 def failed(make: Make, *only: str) -> tuple[str, ...]:
     """The checks that a strategy fails, of those that are named."""
     with pytest.raises(NotConforming) as caught:
-        check_strategy(make, only=only or CHECK_NAMES, problems=60)
+        check_strategy(make, only=only or CHECK_NAMES, problems=200)
     print(caught.value)  # noqa: T201 - which check caught it, and by what
     return caught.value.report.failed
 
