@@ -78,7 +78,8 @@ def test_a_suppressed_end_of_turn_leaves_no_end_token(smollm2: LocalEngine) -> N
     graph = BudgetForcing(max_thinking=200, waits=3, max_tokens=8, temperature=0.0) >> Vote()
     outcome = run(smollm2, graph, "(end) Say yes.")
     text = outcome.candidates[0].text
+    appended = [s.text for s in outcome.candidates[0].branch.lineage() if s.call is None]
 
-    assert 1 <= text.count("\nWait") <= 3
+    assert 1 <= appended.count("\nWait") <= 3  # whatever the model itself writes
     assert "<|im_end|>" not in text
     assert text.count("</think>\nThe final answer is") == 1
