@@ -68,11 +68,6 @@ class Curve(NamedTuple):
     spent: list[int]
     solved: list[int]
 
-    def solved_at(self, tokens: float) -> int:
-        """Problems that were solved when so much was spent."""
-        place = bisect_right(self.spent, tokens)
-        return self.solved[place - 1] if place else 0
-
     def spent_for(self, solved: int) -> float:
         """What was spent when so many were solved; infinite where they never were."""
         reached = (s for s, n in zip(self.spent, self.solved, strict=True) if n >= solved)

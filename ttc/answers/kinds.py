@@ -278,8 +278,3 @@ Answer: TypeAlias = (
     | Code
     | Call
 )
-
-
-def is_variable(tree: Tree) -> bool:
-    """Whether a tree is one variable."""
-    return isinstance(tree, Symbol) and bool(symbols(tree))
