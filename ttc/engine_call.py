@@ -115,6 +115,7 @@ class EngineCall(ABC):
         try:
             await ticket.admitted()
             self._run.admitted(self, "engine")
+            self._run.emit("admitted", self._path, call=self.key)
             return await work(ticket)
         except asyncio.CancelledError:
             self.abort()
@@ -164,7 +165,7 @@ class EngineCall(ABC):
             seconds=self._run.clock.now() - self._started,
         )
         self._run.ended(self)
-        self._run.emit("call", self._path)
+        self._run.emit("call", self._path, call=self.key)
 
 
 def post(loop: asyncio.AbstractEventLoop, callback: Callable[[T], object], value: T) -> None:

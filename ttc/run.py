@@ -7,7 +7,7 @@ import contextvars
 import logging
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from ttc.budget import LOGICAL, MEASURED, Account
 from ttc.errors import BudgetExceeded, EngineError, Revoked, TTCError
@@ -16,13 +16,11 @@ from ttc.ports import Clock, Engine, Timer
 from ttc.prices import Price
 from ttc.prompt_tree import PromptTree
 from ttc.stopwatch import Part, Stopwatch
-from ttc.types import Branch, Budget, Candidate, Event, Problem, Record, Usage
-
-if TYPE_CHECKING:
-    from ttc.sandbox.zygote import SandboxChoice
+from ttc.types import Branch, Budget, Candidate, Event, EventKind, Problem, Record, Usage
 
 if TYPE_CHECKING:
     from ttc.allocate import Bidder
+    from ttc.sandbox.zygote import SandboxChoice
 
 __all__ = ["EPSILON_S", "GRACE_S", "Abortable", "Run"]
 
@@ -194,17 +192,13 @@ class Run:
     def _spent(self, resource: str) -> float:
         return sum(getattr(usage, resource) or 0.0 for usage in self.usage_by_role.values())
 
-    def emit(
-        self,
-        kind: Literal["call", "candidate", "decision"],
-        path: str,
-        candidate: Candidate | None = None,
-    ) -> None:
+    def emit(self, kind: EventKind, path: str, **what: Any) -> None:
         """Tells whoever watches; a watcher that fails is logged and changes nothing."""
         if self.watch is None:
             return
+        by_role = dict(self.usage_by_role)
         try:
-            self.watch(Event(kind=kind, path=path, usage=self.usage, candidate=candidate))
+            self.watch(Event(kind=kind, path=path, usage=self.usage, by_role=by_role, **what))
         except Exception:  # noqa: BLE001 - a watcher is not a part of the run
             _log.exception("a watcher failed")
 
@@ -213,7 +207,7 @@ class Run:
         self._considered.setdefault(path, {})[candidate.branch] = candidate
         if self.bidder is not None:
             self.bidder.took(candidate)
-        self.emit("candidate", path, candidate)
+        self.emit("candidate", path, candidate=candidate)
 
     def reads(self, path: str, stream: Closable) -> None:
         """Notes what a selector reads."""
@@ -415,7 +409,7 @@ class Run:
     def decided(self, path: str, kind: str) -> None:
         """Notes what a node decided."""
         self._decisions[path] = kind
-        self.emit("decision", path)
+        self.emit("decision", path, rule=kind)
 
     def limit_acted(self, resource: str) -> None:
         """Notes what a limit that acted means for repeating the run."""

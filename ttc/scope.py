@@ -322,6 +322,7 @@ class NodeScope(Readings):
         self, graph: Node, candidates: AsyncIterator[Candidate], given: Flow | None
     ) -> PumpStream[Candidate]:
         """The stream of a graph in this scope."""
+        self._run.emit("opened", self.path)
         at_most = graph.flow(given).count if given is not None else None
         upstream = self._read(candidates, given)
         source = graph.run(upstream, self)
@@ -397,6 +398,7 @@ class NodeScope(Readings):
 
     def on_close(self) -> None:
         """Tells whoever waits for the scope to end."""
+        self._run.emit("closed", self.path)
         self._when_closed()
 
     def _call(self, plan: Plan, on_chunk: Callable[[Chunk], None] | None = None) -> Call:

@@ -30,6 +30,7 @@ __all__ = [
     "Candidate",
     "Chunk",
     "Event",
+    "EventKind",
     "FinishReason",
     "Logprobs",
     "Message",
@@ -48,6 +49,7 @@ __all__ = [
 
 Status = Literal["open", "finished", "truncated", "failed", "cancelled"]
 Order = Literal["launch", "arrival"]
+EventKind = Literal["opened", "closed", "admitted", "call", "candidate", "decision"]
 AnswerFormat = Literal["auto", "boxed", "marked", "number", "choice", "code", "json", "text"]
 
 MAX_LOGPROBS = 20
@@ -333,10 +335,18 @@ class Record:
 class Event:
     """Something that happened in a run, for those who watch it. Events never change a result."""
 
-    kind: Literal["call", "candidate", "decision"]
+    kind: EventKind
+    """A node `opened` or `closed`; a call was `admitted`, or has ended and was settled (`call`); a
+    `candidate` reached a selector; a node came to a `decision`."""
     path: str
     usage: Usage
     """What the run has spent until now."""
+    by_role: Mapping[str, Usage] = field(default_factory=dict)
+    """The same by role."""
+    call: str | None = None
+    """The call that was admitted or has ended, as `path#index`."""
+    rule: str | None = None
+    """What was decided."""
     candidate: Candidate | None = None
     """What reached a selector, where the kind is `candidate`."""
 
