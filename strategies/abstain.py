@@ -21,6 +21,7 @@ __all__ = ["Abstain"]
 class Abstain(Node):
     """Passes a candidate that is accepted; else the outcome has no answer, and says why."""
 
+    remote: ClassVar[bool] = True
     takes: ClassVar[Port] = Port("finished", "one")
     gives: ClassVar[Port] = Port("finished", "one")
 

@@ -46,6 +46,8 @@ class BehaviourClusters(Node):
     text are alike.
     """
 
+    remote: ClassVar[bool] = True
+    executes: ClassVar[bool] = True
     gives: ClassVar[Port] = Port("finished", "one")
     selects: ClassVar[bool] = True
 

@@ -30,6 +30,7 @@ class Best(Node):
     that is a probability, as a calibrated one, becomes its confidence.
     """
 
+    remote: ClassVar[bool] = True
     gives: ClassVar[Port] = Port("finished", "one")
     selects: ClassVar[bool] = True
     offers: ClassVar[bool] = True

@@ -7,6 +7,7 @@ Cost: n calls, the prompt once, n verifier calls.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from ttc.graph import Node
 from ttc.ports import Verifier
@@ -22,6 +23,8 @@ __all__ = ["BestOfN"]
 @dataclass(frozen=True, kw_only=True)
 class BestOfN(NamedGraph):
     """`Sample(n) >> verifier >> Best()`; weighted, the scores of equal answers add up."""
+
+    remote: ClassVar[bool] = True
 
     verifier: Verifier
     n: int = 16

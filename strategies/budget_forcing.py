@@ -51,6 +51,7 @@ class BudgetForcing(Node):
     A model that does not think in a block of its own thinks until its turn would end.
     """
 
+    remote: ClassVar[bool] = True
     takes: ClassVar[Port] = Port("open", "many")
     gives: ClassVar[Port] = Port("finished", "many")
 

@@ -24,6 +24,8 @@ Accept = Callable[[Candidate], bool]
 class Confidence:
     """Accepts a candidate whose selector was at least this sure. Unknown is not sure."""
 
+    remote: ClassVar[bool] = True
+
     at_least: float
 
     def __call__(self, candidate: Candidate) -> bool:
@@ -38,6 +40,8 @@ class Scored:
     So a single sample can be routed by what a verifier says of it: its mean log probability, the
     margin between the two likeliest tokens, a self-verification, or a sum of them.
     """
+
+    remote: ClassVar[bool] = True
 
     by: str
     """The name of the score."""
@@ -63,6 +67,7 @@ class Cascade(Node):
     If none is accepted, the last candidate that any rung gave is the result.
     """
 
+    remote: ClassVar[bool] = True
     takes: ClassVar[Port] = Port("open", "many")
     gives: ClassVar[Port] = Port("finished", "one")
 

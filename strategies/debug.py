@@ -35,6 +35,8 @@ _MOST_SHOWN = 1_000
 class Debug(Refinement):
     """Repair from execution feedback. Its score `public_tests` is 1 for a program that passes."""
 
+    remote: ClassVar[bool] = True
+    executes: ClassVar[bool] = True
     asks_feedback: ClassVar[bool] = False
 
     seconds: float = 10.0

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from ttc.graph import Flow
 from ttc.ports import Scope
@@ -29,6 +30,9 @@ __all__ = ["GenSelect"]
 @dataclass(frozen=True, kw_only=True)
 class GenSelect(Comparing):
     """Picks by index, in groups; the winners of groups meet again."""
+
+    remote: ClassVar[bool] = True
+    never_answers: ClassVar[bool] = True
 
     group: int = 8
     """The most solutions that are shown at once."""

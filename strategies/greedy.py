@@ -6,6 +6,7 @@ Cost: one call.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from ttc.graph import Node
 from ttc.strategies.named import NamedGraph
@@ -18,6 +19,8 @@ __all__ = ["Greedy"]
 @dataclass(frozen=True, kw_only=True)
 class Greedy(NamedGraph):
     """The baseline: `Sample(n=1, temperature=0) >> Vote()`."""
+
+    remote: ClassVar[bool] = True
 
     max_tokens: int = 512
 

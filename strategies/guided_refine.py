@@ -26,6 +26,7 @@ __all__ = ["GuidedRefine"]
 class GuidedRefine(ScoredRefinement):
     """Refinement by a verifier alone, with no critic."""
 
+    remote: ClassVar[bool] = True
     needs_scores: ClassVar[bool] = True
     asks_feedback: ClassVar[bool] = False
 

@@ -28,6 +28,7 @@ class Keep(Node):
     A share is of those that have a score. Ties at the edge go to the earlier launched.
     """
 
+    remote: ClassVar[bool] = True
     takes: ClassVar[Port] = Port("finished", "many")
     gives: ClassVar[Port] = Port("finished", "many")
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import fsum
+from typing import ClassVar
 
 from ttc.graph import Flow
 from ttc.ports import Scope
@@ -87,6 +88,9 @@ class Pairing(Comparing):
 @dataclass(frozen=True, kw_only=True)
 class Knockout(Pairing):
     """A knockout of pairs."""
+
+    remote: ClassVar[bool] = True
+    never_answers: ClassVar[bool] = True
 
     async def winners(
         self, groups: Sequence[Sequence[Entry]], number: int, calls: Calls, scope: Scope

@@ -33,6 +33,7 @@ class MinimumBayesRisk(Node):
     Its confidence is that mean, and unknown of a single candidate.
     """
 
+    remote: ClassVar[bool] = True
     gives: ClassVar[Port] = Port("finished", "one")
     selects: ClassVar[bool] = True
 

@@ -29,6 +29,7 @@ class MixtureOfAgents(Node):
     If the aggregator fails, the first answer of the last layer stands.
     """
 
+    remote: ClassVar[bool] = True
     takes: ClassVar[Port] = Port("open", "one")
     gives: ClassVar[Port] = Port("finished", "one")
 

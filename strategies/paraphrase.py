@@ -30,6 +30,8 @@ class Paraphrase(Node):
     A paraphrase that fails, or is cut, is left out.
     """
 
+    remote: ClassVar[bool] = True
+    never_answers: ClassVar[bool] = True
     takes: ClassVar[Port] = Port("open", "many")
     gives: ClassVar[Port] = Port("open", "many")
 

@@ -28,6 +28,7 @@ __all__ = ["RecursiveAggregation"]
 class RecursiveAggregation(Node):
     """Replaces its candidates, round by round, by aggregates of a few of them."""
 
+    remote: ClassVar[bool] = True
     takes: ClassVar[Port] = Port("finished", "many")
     gives: ClassVar[Port] = Port("finished", "many")
 

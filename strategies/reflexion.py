@@ -26,6 +26,7 @@ _MOST_EVIDENCE = 1_000
 class Reflexion(ScoredRefinement):
     """Trials from scratch, each with the lessons of those before it, until one is good enough."""
 
+    remote: ClassVar[bool] = True
     needs_scores: ClassVar[bool] = True
 
     enough: float | None = 1.0

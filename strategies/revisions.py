@@ -31,6 +31,7 @@ class Revisions(Node):
     A version's text and answer are its own alone. A chain ends where a call of it fails.
     """
 
+    remote: ClassVar[bool] = True
     takes: ClassVar[Port] = Port("open", "many")
     gives: ClassVar[Port] = Port("finished", "many")
 

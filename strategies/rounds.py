@@ -34,6 +34,7 @@ class SampleInRounds(Node):
     shortest; else in launch order.
     """
 
+    remote: ClassVar[bool] = True
     takes: ClassVar[Port] = Port("open", "many")
     gives: ClassVar[Port] = Port("finished", "many")
 

@@ -33,6 +33,7 @@ class Sample(Node):
     `n=4`.
     """
 
+    remote: ClassVar[bool] = True
     takes: ClassVar[Port] = Port("open", "many")
     gives: ClassVar[Port] = Port("finished", "many")
     passes_each: ClassVar[bool] = True

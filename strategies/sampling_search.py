@@ -8,6 +8,7 @@ Cost: n calls, what the verifier costs for n candidates, and the comparisons of 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from ttc.graph import Node
 from ttc.ports import Verifier
@@ -22,6 +23,8 @@ __all__ = ["SamplingSearch"]
 @dataclass(frozen=True, kw_only=True)
 class SamplingSearch(NamedGraph):
     """`Sample(n) >> verifier >> TieBreak()`."""
+
+    remote: ClassVar[bool] = True
 
     verifier: Verifier
     n: int = 16

@@ -8,7 +8,7 @@ Cost: n calls, the prompt once.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import ClassVar, Literal
 
 from ttc.graph import Node
 from ttc.strategies.named import NamedGraph
@@ -22,6 +22,8 @@ __all__ = ["SelfConsistency"]
 @dataclass(frozen=True, kw_only=True)
 class SelfConsistency(NamedGraph):
     """`Sample(n) >> Vote()`."""
+
+    remote: ClassVar[bool] = True
 
     n: int = 16
     temperature: float | tuple[float, ...] = 0.8

@@ -10,6 +10,7 @@ problem, a solution and the feedback. A verifier is asked once for each version.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from ttc.ports import Scope
 from ttc.prompts import PREAMBLE, fenced, solution
@@ -23,6 +24,8 @@ __all__ = ["SelfRefine"]
 @dataclass(frozen=True, kw_only=True)
 class SelfRefine(ScoredRefinement):
     """Feedback and revision, in turns. Without a signal from outside it often does not help."""
+
+    remote: ClassVar[bool] = True
 
     def feedback_on(self, chain: Versions, scope: Scope) -> tuple[str, ...]:
         """What is wrong, or that nothing is."""

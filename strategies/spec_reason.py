@@ -52,6 +52,7 @@ class _Fork:
 class SpecReason(Node):
     """Forks every open candidate n times, and writes each fork step by step with two models."""
 
+    remote: ClassVar[bool] = True
     takes: ClassVar[Port] = Port("open", "many")
     gives: ClassVar[Port] = Port("finished", "many")
 

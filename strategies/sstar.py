@@ -9,6 +9,7 @@ Cost: at most n x (1 + rounds) calls of at most `max_tokens`, and the sandbox fo
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from ttc.graph import Node
 from ttc.strategies.behaviour_clusters import BehaviourClusters
@@ -22,6 +23,8 @@ __all__ = ["SStar"]
 @dataclass(frozen=True, kw_only=True)
 class SStar(NamedGraph):
     """`Sample(n) >> Debug(rounds) >> BehaviourClusters()`."""
+
+    remote: ClassVar[bool] = True
 
     n: int = 8
     rounds: int = 2

@@ -110,6 +110,8 @@ class LimitRule(Rule):
 class Exhausted(StopRule):
     """Never stops early: the vote ends when the samples do."""
 
+    remote: ClassVar[bool] = True
+
     def __call__(self, tally: Tally) -> bool:
         """Never."""
         return False
@@ -122,6 +124,8 @@ class CannotBeOvertaken(StopRule):
     The lead must be larger than everything that the remaining samples can weigh. Where nothing
     bounds how many may come, or two answers could not be compared, it never stops.
     """
+
+    remote: ClassVar[bool] = True
 
     def __call__(self, tally: Tally) -> bool:
         """Whether the lead exceeds all that may still come."""

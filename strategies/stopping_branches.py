@@ -94,6 +94,8 @@ class DeepConf(BranchRule):
     Differs: the window is an eighth of the median length of those traces, from 32 to 2048 tokens.
     """
 
+    remote: ClassVar[bool] = True
+
     keep: int = 10
     """Percent: 10 is aggressive, 90 careful."""
     num_warm_up: int = 16
@@ -139,6 +141,8 @@ class Certaindex(BranchRule):
     the trace goes on. Hesitation is looked for word by word: `know` holds no `no`.
     """
 
+    remote: ClassVar[bool] = True
+
     cue: str = "\nThe answer is"
     interval: int = 64
     equal: int = 3
@@ -171,6 +175,8 @@ class SureAnswer(BranchRule):
     answer without probabilities, and a probe without an answer, say nothing.
     """
 
+    remote: ClassVar[bool] = True
+
     at_least: float = 0.95
     cue: str = "\nThe answer is"
     interval: int = 64
@@ -200,6 +206,8 @@ class SureAnswer(BranchRule):
 @dataclass(frozen=True)
 class EarlyExit(BranchRule):
     """Ends a trace that has stated a marked answer: what comes after it is checking."""
+
+    remote: ClassVar[bool] = True
 
     def __call__(self, trace: Trace) -> bool:
         """Whether there is one, complete."""

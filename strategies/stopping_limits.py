@@ -7,6 +7,7 @@ logical resources acts at the same sample in every run. Seconds are measured.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from typing import ClassVar
 
 from ttc.strategies.stopping import LimitRule
 from ttc.types import Budget, Usage
@@ -19,6 +20,8 @@ _LOGICAL = ("tokens", "calls", "verifier_calls")
 @dataclass(frozen=True)
 class Deadline(LimitRule):
     """Stops at the first candidate that comes later than this after the start of the problem."""
+
+    remote: ClassVar[bool] = True
 
     seconds: float
 
@@ -39,6 +42,8 @@ class Deadline(LimitRule):
 @dataclass(frozen=True)
 class Share(LimitRule):
     """Stops once candidates have cost this share of the problem's budget. Without one, never."""
+
+    remote: ClassVar[bool] = True
 
     resource: str = "tokens"
     at: float = 0.5

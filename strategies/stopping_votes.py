@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
+from typing import ClassVar, Literal
 
 from ttc.strategies.stopping import StopRule
 from ttc.strategies.tally import Tally
@@ -58,6 +58,8 @@ class AdaptiveConsistency(_Counting):
     answers it stops in 48 % of runs within 64 samples.
     """
 
+    remote: ClassVar[bool] = True
+
     threshold: float = 0.95
     prior: Literal["beta", "dirichlet"] = "beta"
 
@@ -82,6 +84,8 @@ class AgreeingWindow(_Counting):
     Source: Li et al. 2024 (arXiv 2401.10480), early-stopping self-consistency (ESC).
     """
 
+    remote: ClassVar[bool] = True
+
     size: int = 5
 
     def __post_init__(self) -> None:
@@ -104,6 +108,8 @@ class AgreeingWindow(_Counting):
 @dataclass(frozen=True)
 class Doubling(_Counting):
     """Looks after 4, 8, 16 … samples and stops if the leader has a supermajority of them."""
+
+    remote: ClassVar[bool] = True
 
     share: float = 0.75
 
@@ -134,6 +140,8 @@ class AnytimeValid(_Counting):
     It is dear: on answers of 0.7 and 0.3 it needs 61 samples in the mean, of at most 128.
     """
 
+    remote: ClassVar[bool] = True
+
     delta: float = 0.05
     is_known_pair: bool = False
     """Whether the two answers are known beforehand: then `E(v1, v2) >= 1 / delta`."""
@@ -158,6 +166,8 @@ class AnytimeValid(_Counting):
 @dataclass(frozen=True)
 class Confident(_Counting):
     """Stops once the leader's share of all samples is this high."""
+
+    remote: ClassVar[bool] = True
 
     at_least: float = 0.95
     min_samples: int = 4

@@ -43,6 +43,7 @@ class _Fork:
 class Summarise(Node):
     """Forks every open candidate n times; a fork that its length cuts is summarised and goes on."""
 
+    remote: ClassVar[bool] = True
     takes: ClassVar[Port] = Port("open", "many")
     gives: ClassVar[Port] = Port("finished", "many")
 

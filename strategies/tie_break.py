@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from typing import ClassVar
 
 from ttc.graph import Cost, Flow
 from ttc.ports import Scope, Stream
@@ -32,6 +33,9 @@ class TieBreak(Pairing):
     Where no score is known, all answers are as good. Ties of the comparisons go to the answer with
     more votes, and then to the earliest launched.
     """
+
+    remote: ClassVar[bool] = True
+    never_answers: ClassVar[bool] = True
 
     by: str | None = None
     """Which score decides, where candidates carry several."""

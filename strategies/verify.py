@@ -22,6 +22,7 @@ __all__ = ["Verify", "num_verifier_calls", "verifier_demands"]
 class Verify(Node):
     """Adds a verifier's score to every candidate that has an answer; the others pass unscored."""
 
+    remote: ClassVar[bool] = True
     takes: ClassVar[Port] = Port("finished", "many")
     gives: ClassVar[Port] = Port("finished", "many")
 

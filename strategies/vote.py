@@ -33,6 +33,7 @@ class Vote(Node):
     Its confidence is the winner's share of all samples, those without an answer included.
     """
 
+    remote: ClassVar[bool] = True
     gives: ClassVar[Port] = Port("finished", "one")
     selects: ClassVar[bool] = True
     offers: ClassVar[bool] = True

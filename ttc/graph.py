@@ -52,6 +52,13 @@ class Node(ABC):
     """Whether it calls `scope.offer` once for every candidate that it takes."""
     passes_each: ClassVar[bool] = False
     """Whether it gives one candidate for each call, in launch order, as soon as it has ended."""
+    remote: ClassVar[bool] = False
+    """Whether a stranger may name it: its parameters are ranged numbers, enums or names, and a
+    text, path, pattern or callable only by default. A class says so for itself alone."""
+    executes: ClassVar[bool] = False
+    """Whether it runs code that a model wrote."""
+    never_answers: ClassVar[bool] = False
+    """Whether what it generates only plans or judges, so that it cannot become the answer."""
 
     @property
     def name(self) -> str:
@@ -198,6 +205,8 @@ class Placed(NamedTuple):
 class Chain(Node):
     """`a >> b`: each part reads the one before it."""
 
+    remote: ClassVar[bool] = True
+
     parts: tuple[Node, ...]
 
     @property
@@ -258,6 +267,8 @@ class Pool(Node):
     The input is read whole before they open, and what remains of the logical budget is divided
     among them then, so that none's result depends on how fast another one is.
     """
+
+    remote: ClassVar[bool] = True
 
     parts: tuple[Node, ...]
 

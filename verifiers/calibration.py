@@ -20,6 +20,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import groupby, pairwise
 from pathlib import Path
+from typing import ClassVar
 
 from ttc.config import settings
 from ttc.errors import GraphError
@@ -66,6 +67,8 @@ class Isotonic(Calibration):
     probability estimates".
     """
 
+    remote: ClassVar[bool] = True
+
     scores: tuple[float, ...]
     """Where the points stand, from left to right."""
     probabilities: tuple[float, ...]
@@ -99,6 +102,8 @@ class Platt(Calibration):
 
     Source: Platt 1999, "Probabilistic outputs for support vector machines".
     """
+
+    remote: ClassVar[bool] = True
 
     slope: float
     offset: float
@@ -197,6 +202,8 @@ class Calibrated(Combined):
     Source: Zadrozny and Elkan 2002; Platt 1999.
     Cost: what its part costs.
     """
+
+    remote: ClassVar[bool] = True
 
     by: Calibration
 

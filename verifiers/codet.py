@@ -73,6 +73,8 @@ class CodeT:
     one verifier call for each candidate.
     """
 
+    remote: ClassVar[bool] = True
+    executes: ClassVar[bool] = True
     range: ClassVar[tuple[float, float] | None] = (0.0, 1.0)
     needs: ClassVar[Literal["each", "all"]] = "all"
     requires: ClassVar[frozenset[str]] = frozenset()

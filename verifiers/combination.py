@@ -11,7 +11,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 from ttc.errors import GraphError
 from ttc.ports import Scope, Verifier
@@ -95,6 +95,8 @@ class FirstDecided(Combined):
     Cost: of each part, a verifier call for each candidate that no earlier one decided.
     """
 
+    remote: ClassVar[bool] = True
+
     low: float
     high: float
 
@@ -145,6 +147,8 @@ class WeightedSum(Combined):
     Cost: what its parts cost.
     """
 
+    remote: ClassVar[bool] = True
+
     weights: tuple[float, ...]
 
     def __init__(
@@ -190,6 +194,8 @@ class Product(Combined):
     Cost: what its parts cost.
     """
 
+    remote: ClassVar[bool] = True
+
     def __init__(self, *parts: Verifier, name: str = "product") -> None:
         """Verifiers whose scores are never below 0."""
         self._set(parts, name=name)
@@ -227,6 +233,8 @@ class Rank(Combined):
     Source: Borda 1781; with a power, Kang et al. 2025, arXiv 2502.18581, section 3.
     Cost: what its part costs.
     """
+
+    remote: ClassVar[bool] = True
 
     power: float
 
@@ -280,6 +288,8 @@ class Gate(Combined):
     Source: selection among verified candidates, arXiv 2602.07670.
     Cost: the check's for each candidate, the other's for those that pass.
     """
+
+    remote: ClassVar[bool] = True
 
     at_least: float
 

@@ -113,6 +113,8 @@ class SequenceLogprob(TokenScore):
     Source: the plain likelihood, as in Cobbe et al. 2021, arXiv 2110.14168, section 4.
     """
 
+    remote: ClassVar[bool] = True
+
     name: str = "sequence_logprob"
 
     def value(self, tokens: Sequence[float]) -> float:
@@ -128,6 +130,8 @@ class MeanLogprob(TokenScore):
     before its exponential.
     """
 
+    remote: ClassVar[bool] = True
+
     name: str = "mean_logprob"
 
     def value(self, tokens: Sequence[float]) -> float:
@@ -142,6 +146,7 @@ class SequenceProbability(TokenScore):
     Source: Wang et al. 2022, arXiv 2203.11171, equation 1, which weighs votes by it.
     """
 
+    remote: ClassVar[bool] = True
     range: ClassVar[tuple[float, float] | None] = (0.0, 1.0)
 
     name: str = "sequence_probability"
@@ -157,6 +162,8 @@ class Perplexity(TokenScore):
 
     Source: Jelinek et al. 1977, "Perplexity: a measure of the difficulty of speech recognition".
     """
+
+    remote: ClassVar[bool] = True
 
     name: str = "perplexity"
 
@@ -176,6 +183,8 @@ class Surprisal(TokenScore):
     Source: surprisal-guided selection, arXiv 2602.07670.
     """
 
+    remote: ClassVar[bool] = True
+
     name: str = "surprisal"
 
     def value(self, tokens: Sequence[float]) -> float:
@@ -190,6 +199,7 @@ class Entropy(TokenScore):
     Source: predictive entropy, as in Malinin and Gales 2021, arXiv 2002.07650, token by token.
     """
 
+    remote: ClassVar[bool] = True
     measure: ClassVar[Measure] = "entropies"
 
     name: str = "entropy"
@@ -207,6 +217,7 @@ class Margin(TokenScore):
     extraction", token by token.
     """
 
+    remote: ClassVar[bool] = True
     measure: ClassVar[Measure] = "top_logprobs"
     range: ClassVar[tuple[float, float] | None] = (0.0, 1.0)
 
@@ -235,6 +246,7 @@ class SelfCertainty(TokenScore):
     Source: Kang et al. 2025, arXiv 2502.18581, equations 3 and 5.
     """
 
+    remote: ClassVar[bool] = True
     measure: ClassVar[Measure] = "self_certainties"
 
     name: str = "self_certainty"

@@ -20,6 +20,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from ttc.types import Candidate
 
@@ -29,6 +30,8 @@ __all__ = ["Conformal", "fit_conformal"]
 @dataclass(frozen=True, kw_only=True)
 class Conformal:
     """Accepts a candidate that scores above a threshold. An unknown score is not accepted."""
+
+    remote: ClassVar[bool] = True
 
     threshold: float
     """The score to exceed; infinity accepts nothing, minus infinity everything known."""

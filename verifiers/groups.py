@@ -28,6 +28,7 @@ _TAKES = ("bottom", "lowest", "tail", "mean")
 class GroupConfidence:
     """The confidence of a text's groups of tokens, in nats; higher is surer. It has no bounds."""
 
+    remote: ClassVar[bool] = True
     range: ClassVar[tuple[float, float] | None] = None
     requires: ClassVar[frozenset[str]] = frozenset({NEED["top_logprobs"]})
     roles: ClassVar[frozenset[str]] = frozenset()

@@ -32,6 +32,7 @@ RUBRIC = (
 class Judge:
     """Grades candidates one by one; the score is the grade as a fraction of the scale."""
 
+    remote: ClassVar[bool] = True
     needs: ClassVar[Literal["each", "all"]] = "each"
     requires: ClassVar[frozenset[str]] = frozenset()
     range: ClassVar[tuple[float, float] | None] = (0.0, 1.0)

@@ -12,7 +12,7 @@ import math
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 from ttc.ports import Scope, Verifier
 from ttc.types import Candidate, Problem, Score
@@ -37,6 +37,8 @@ _ROUNDS = 1000
 @dataclass(frozen=True)
 class Rates:
     """How often a verifier passes what is right, and what is wrong."""
+
+    remote: ClassVar[bool] = True
 
     true_positive: float
     false_positive: float
@@ -128,6 +130,8 @@ class Bayes(Combined):
     Cost: what its parts cost.
     """
 
+    remote: ClassVar[bool] = True
+
     rates: tuple[Rates, ...]
     prior: float
     at_least: float
@@ -182,6 +186,8 @@ class BayesVote(Combined):
     arXiv 2411.17501.
     Cost: what its parts cost.
     """
+
+    remote: ClassVar[bool] = True
 
     rates: tuple[Rates, ...]
     right: float

@@ -25,6 +25,7 @@ __all__ = ["OutcomeRewardModel", "conversation", "sigmoid", "softmax"]
 class OutcomeRewardModel:
     """The reward of the last token of the whole conversation, by the model's chat template."""
 
+    remote: ClassVar[bool] = True
     needs: ClassVar[Literal["each", "all"]] = "each"
     requires: ClassVar[frozenset[str]] = frozenset({"reward"})
 

@@ -83,6 +83,8 @@ class PairwiseJudge(_Comparing):
     the place. A pair of which either order has no verdict counts for neither.
     """
 
+    remote: ClassVar[bool] = True
+
     name: str = "pairwise_judge"
 
     async def __call__(
@@ -135,6 +137,8 @@ class Tournament(_Comparing):
     round. The score is the share of rounds that a candidate survived, so the winner has 1. A
     candidate of whose comparisons none gave a verdict is unscored.
     """
+
+    remote: ClassVar[bool] = True
 
     comparisons: int = 2
     """K, an even number: half of them show each candidate first. More than two need a temperature,

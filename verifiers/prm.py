@@ -61,6 +61,7 @@ class ProcessRewardModel:
     A trace of which any step has no score is unscored.
     """
 
+    remote: ClassVar[bool] = True
     needs: ClassVar[Literal["each", "all"]] = "each"
     range: ClassVar[tuple[float, float] | None] = (0.0, 1.0)
 

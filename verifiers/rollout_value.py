@@ -33,6 +33,7 @@ class RolloutValue:
     the verifier's score of itself; by agreement it is unscored, as nothing is left to draw.
     """
 
+    remote: ClassVar[bool] = True
     needs: ClassVar[Literal["each", "all"]] = "each"
 
     m: int = 4

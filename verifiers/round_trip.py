@@ -88,6 +88,7 @@ class AskBack:
     verifier call for each candidate.
     """
 
+    remote: ClassVar[bool] = True
     range: ClassVar[tuple[float, float] | None] = (0.0, 1.0)
     needs: ClassVar[Literal["each", "all"]] = "all"
     requires: ClassVar[frozenset[str]] = frozenset()

@@ -33,6 +33,7 @@ NO = ("No", "no", " No", " no")
 class SelfVerify:
     """The probability of Yes, as against No, by the next token's distribution."""
 
+    remote: ClassVar[bool] = True
     needs: ClassVar[Literal["each", "all"]] = "each"
     requires: ClassVar[frozenset[str]] = frozenset({"score"})
     range: ClassVar[tuple[float, float] | None] = (0.0, 1.0)

@@ -33,6 +33,7 @@ class SemanticEntropy:
     nothing, and is unscored.
     """
 
+    remote: ClassVar[bool] = True
     range: ClassVar[tuple[float, float] | None] = (0.0, 1.0)
     needs: ClassVar[Literal["each", "all"]] = "all"
     roles: ClassVar[frozenset[str]] = frozenset()
@@ -74,6 +75,7 @@ class AnswerProbability:
     By counts it is the share of votes; by probabilities the p(c | x) of the paper.
     """
 
+    remote: ClassVar[bool] = True
     range: ClassVar[tuple[float, float] | None] = (0.0, 1.0)
     needs: ClassVar[Literal["each", "all"]] = "all"
     roles: ClassVar[frozenset[str]] = frozenset()

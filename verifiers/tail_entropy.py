@@ -27,6 +27,7 @@ __all__ = ["TailEntropy"]
 class TailEntropy:
     """exp(-H) of the mean entropy H of the last tokens: the surer, the higher."""
 
+    remote: ClassVar[bool] = True
     range: ClassVar[tuple[float, float] | None] = (0.0, 1.0)
     needs: ClassVar[Literal["each", "all"]] = "all"
     requires: ClassVar[frozenset[str]] = frozenset({NEED["entropies"]})

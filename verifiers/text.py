@@ -147,6 +147,8 @@ class Regex(TextCheck):
 class Length(TextCheck):
     """Whether a text has as many words, characters or lines as it should."""
 
+    remote: ClassVar[bool] = True
+
     unit: Literal["words", "characters", "lines"] = "words"
     at_least: int | None = field(default=None, kw_only=True)
     at_most: int | None = field(default=None, kw_only=True)

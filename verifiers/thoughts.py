@@ -31,6 +31,7 @@ VALUES = {"sure": 1.0, "likely": 0.05, "impossible": 0.0}
 class ThoughtValue:
     """Whether a state can still lead to a solution, as the mean of several verdicts."""
 
+    remote: ClassVar[bool] = True
     needs: ClassVar[Literal["each", "all"]] = "each"
     requires: ClassVar[frozenset[str]] = frozenset()
     range: ClassVar[tuple[float, float] | None] = (0.0, 1.0)
@@ -86,6 +87,7 @@ class ThoughtValue:
 class ThoughtVote:
     """The share of votes for each state as the most promising of all that it stands beside."""
 
+    remote: ClassVar[bool] = True
     needs: ClassVar[Literal["each", "all"]] = "all"
     requires: ClassVar[frozenset[str]] = frozenset()
     range: ClassVar[tuple[float, float] | None] = (0.0, 1.0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from ttc.ports import Scope
 from ttc.sandbox.execution import Execution
@@ -32,6 +32,9 @@ class UnitTests:
     Differs: program and tests do not share an interpreter, so a program cannot reach its tests.
     Cost: no engine calls, one verifier call for each candidate, and the sandbox's processor time.
     """
+
+    remote: ClassVar[bool] = True
+    executes: ClassVar[bool] = True
 
     seconds: float = 10.0
     """Wall time for each candidate; with `stdin`, for each of its inputs."""

@@ -11,6 +11,7 @@ Cost: at most `max_expansions` steps, and as many scores.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from ttc.graph import Flow
 from ttc.ports import Scope
@@ -42,6 +43,8 @@ def _missing(state: FrontierState, node: TreeNode) -> float:
 @dataclass(frozen=True)
 class AStar(BestFirst):
     """Expands the trajectory that has lost the least; ends with whole solutions that come first."""
+
+    remote: ClassVar[bool] = True
 
     def faults(self, given: Flow) -> list[str]:
         """Costs need scores from 0 to 1."""

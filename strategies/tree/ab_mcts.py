@@ -37,6 +37,7 @@ __all__ = ["AdaptiveBranchingMCTS"]
 class AdaptiveBranchingMCTS(Node):
     """Gives every answer that it wrote, in the order of the search."""
 
+    remote: ClassVar[bool] = True
     takes: ClassVar[Port] = Port("open", "many")
     gives: ClassVar[Port] = Port("finished", "many")
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 from ttc.strategies.tree.scores import Scores
 
@@ -24,6 +25,8 @@ __all__ = ["Action", "Tally", "action_faults", "asked", "told"]
 @dataclass(frozen=True, slots=True)
 class Action:
     """One way to extend a node."""
+
+    remote: ClassVar[bool] = True
 
     name: str = "step"
     """What the driver knows it by: the role of a model, where models are the actions."""

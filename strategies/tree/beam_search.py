@@ -56,6 +56,7 @@ class Beams(Layers):
 class BeamSearch(TreeSearch):
     """Keeps `num_beams` trajectories and extends each in `beam_width` ways, step by step."""
 
+    remote: ClassVar[bool] = True
     counts: ClassVar[tuple[str, ...]] = ("num_beams", "beam_width", "granularity")
 
     num_beams: int = field(default=4, kw_only=True)

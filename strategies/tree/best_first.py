@@ -35,6 +35,7 @@ class ByValue(Frontier):
 class BestFirst(TreeSearch):
     """Expands the trajectory with the greatest score; ends with whole solutions that come first."""
 
+    remote: ClassVar[bool] = True
     counts: ClassVar[tuple[str, ...]] = ("width", "num_answers", "max_expansions", "num_expanding")
 
     width: int = field(default=4, kw_only=True)

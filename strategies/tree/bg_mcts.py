@@ -24,6 +24,7 @@ __all__ = ["BudgetGuidedMCTS"]
 class BudgetGuidedMCTS(TreeSearch):
     """Gives every trajectory that came to its end, in the order of the search."""
 
+    remote: ClassVar[bool] = True
     counts: ClassVar[tuple[str, ...]] = ("max_expansions",)
 
     token_budget: int | None = field(default=None, kw_only=True)

@@ -105,6 +105,7 @@ def _with(state: SubtreesState, place: int, subtree: _Subtree) -> SubtreesState:
 class DiverseVerifierTreeSearch(TreeSearch):
     """`num_beams` searches side by side; each draws `beam_width` steps and keeps the best one."""
 
+    remote: ClassVar[bool] = True
     counts: ClassVar[tuple[str, ...]] = ("num_beams", "beam_width")
 
     num_beams: int = field(default=4, kw_only=True)

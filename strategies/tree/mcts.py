@@ -26,6 +26,7 @@ __all__ = ["MonteCarloTreeSearch"]
 class MonteCarloTreeSearch(SeveralModels):
     """Gives every trajectory that came to its end, in the order of the search."""
 
+    remote: ClassVar[bool] = True
     counts: ClassVar[tuple[str, ...]] = ("max_expansions",)
 
     max_expansions: int = field(default=128, kw_only=True)

@@ -200,6 +200,7 @@ def _logit(value: float) -> float:
 class ParticleFiltering(TreeSearch):
     """Gives solutions with the score `particle_filtering`, their share of the whole weight."""
 
+    remote: ClassVar[bool] = True
     counts: ClassVar[tuple[str, ...]] = ("num_particles",)
 
     num_particles: int = field(default=16, kw_only=True)

@@ -104,6 +104,7 @@ class RewardBalance(Layers):
 class Rebase(TreeSearch):
     """Extends each trajectory in as many ways as its score deserves among its layer."""
 
+    remote: ClassVar[bool] = True
     counts: ClassVar[tuple[str, ...]] = ("width",)
 
     width: int = field(default=16, kw_only=True)

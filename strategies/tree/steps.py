@@ -54,6 +54,8 @@ class StepRule(ABC):
 class Delimiter(StepRule):
     """Up to the token that completes a text, that token included."""
 
+    remote: ClassVar[bool] = True
+
     text: str = "\n\n"
     max_tokens: int = 256
 
@@ -75,6 +77,8 @@ class Delimiter(StepRule):
 @dataclass(frozen=True)
 class Sentence(StepRule):
     """Up to the token that ends a sentence, by a mark that a space or a line break follows."""
+
+    remote: ClassVar[bool] = True
 
     max_tokens: int = 128
 
@@ -100,6 +104,8 @@ class Sentence(StepRule):
 class FixedLength(StepRule):
     """A number of tokens."""
 
+    remote: ClassVar[bool] = True
+
     max_tokens: int = 64
 
     def __post_init__(self) -> None:
@@ -114,6 +120,7 @@ class FixedLength(StepRule):
 class HighEntropy(StepRule):
     """Up to where the model is unsure of the next token, which is for the next step to choose."""
 
+    remote: ClassVar[bool] = True
     requires: ClassVar[frozenset[str]] = frozenset({"entropy"})
 
     threshold: float = 2.0

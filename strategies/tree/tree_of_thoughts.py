@@ -126,6 +126,7 @@ class DepthFirst:
 class TreeOfThoughts(TreeSearch):
     """Extends the states that a verifier finds most promising, in breadth or in depth first."""
 
+    remote: ClassVar[bool] = True
     compares: ClassVar[bool] = True
     counts: ClassVar[tuple[str, ...]] = ("width", "breadth", "num_answers", "max_expansions")
 
