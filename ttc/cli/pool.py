@@ -161,7 +161,7 @@ def _shown(value: object) -> str:
 
 
 def _estimates(found: Pool, task: str, ks: list[int], by: str | None) -> list[Any]:
-    asked = room("benchmarks.files").task_of(task)
+    asked = room("benchmarks.data").task_named(task)
     if by is not None and by not in found.columns:
         raise Fault(f"--by: no score is called {by!r}; there is {_shown(list(found.columns))}")
     rows: list[Any] = room("benchmarks.pools").estimates(found, asked, ks, score=by)

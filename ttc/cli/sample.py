@@ -37,12 +37,17 @@ def sample(  # noqa: PLR0913 - every option of the command
     top_k: Annotated[int | None, typer.Option(show_default="off")] = None,
     max_tokens: Annotated[int, typer.Option(help="Of one completion.")] = 512,
     seed: Annotated[int, typer.Option(help="Seeds task and completions.")] = 0,
+    data: Annotated[
+        list[Path] | None, typer.Option(help="A folder of data sets.", show_default=False)
+    ] = None,
 ) -> None:
     """Draw completions into a pool; one that was cut short goes on where it ended."""
     try:
         sampling = Sampling(temperature=temperature, top_p=top_p, top_k=top_k)
         plan = Plan(n=n, sampling=sampling, max_tokens=max_tokens, seed=seed)
-        asked: Any = room("benchmarks.files").task_of(task, num_problems=problems, seed=seed)
+        tasks: Any = room("benchmarks.data")
+        asking = tasks.Asking(limit=problems, seed=seed, folders=tuple(data or ()))
+        asked: Any = tasks.task_named(task, asking)
     except ValueError as error:
         raise Fault(str(error)) from None
     except ModuleNotFoundError as error:

@@ -1,0 +1,277 @@
+"""Registered tasks, and how a task is named.
+
+    gsm8k               a registered data set
+    gsm8k[300:700]      the problems from place 300 to 699
+    rg:gcd@0-3          a generator of Reasoning Gym, on levels 0 to 3
+    svamp:svamp.csv     a file that has a recorded schema
+    problems.jsonl      a file of problems, each with `question` and `answer`
+
+Others add theirs by the entry point `ttc.tasks`: a function of an `Asking` that gives a `Task`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from importlib.metadata import entry_points
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from ttc.benchmarks.data.choices import shuffled
+from ttc.benchmarks.data.code import human_eval_asked
+from ttc.benchmarks.data.generated import generated
+from ttc.benchmarks.data.prompts import BOXED, Prompt, Shot, Style
+from ttc.benchmarks.data.rows import SUFFIXES, read_rows
+from ttc.benchmarks.data.schemas import SCHEMAS, Row, Schema, digest_of
+from ttc.benchmarks.data.sources import HubFile, Source, locate
+from ttc.benchmarks.files import read_task
+from ttc.benchmarks.game24 import game24
+from ttc.benchmarks.hidden_tests import HiddenTests
+from ttc.benchmarks.math_equal import MathEqual
+from ttc.benchmarks.tasks import ExactAnswer, Grader, Item, Reference, Task, chain_sum
+from ttc.config import settings
+from ttc.errors import RecordError
+from ttc.journal import derive_seed
+from ttc.sandbox.forms import Asserts
+from ttc.types import Problem
+
+__all__ = ["NAMES", "Asking", "DataSet", "task_named"]
+
+_SPEC = re.compile(r"(?P<name>.+?)(?:\[(?P<first>\d*):(?P<last>\d*)\])?")
+_SIZE = 24
+"""How many problems a generated task has by default."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asking:
+    """How problems are chosen and asked."""
+
+    limit: int | None = None
+    """At most so many problems, from the first on."""
+    seed: int = 0
+    """Seeds generators, the order of options, and the shuffle."""
+    shuffle: bool = False
+    """Whether problems are put into an order of the seed's before any is left out."""
+    folders: tuple[Path, ...] = ()
+    """Where data sets are looked for."""
+    style: Style = "chat"
+    instruction: str | None = None
+    """Stands behind every question, in the place of the task's own."""
+    shots: int = 0
+    """Examples: the last so many problems that have solutions, which are then not asked."""
+
+    def prompt(self, instruction: str, shots: Sequence[Shot] = ()) -> Prompt:
+        """How a task's questions are put."""
+        told = instruction if self.instruction is None else self.instruction
+        return Prompt(instruction=told, shots=tuple(shots), style=self.style)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataSet:
+    """A registered data set."""
+
+    schema: str
+    source: Source
+    digest: str | None = None
+    """Of its rows, where ttc has run on them; other rows under its name are refused."""
+
+
+DATA_SETS: Mapping[str, DataSet] = {
+    "gsm8k": DataSet(
+        schema="gsm8k",
+        source=Source(
+            name="gsm8k_test.jsonl",
+            hub=HubFile("openai/gsm8k", "main/test-00000-of-00001.parquet"),
+        ),
+        digest="391adbc6ba398f7ff487282dc1d0ca00",
+    ),
+    "math500": DataSet(
+        schema="math",
+        source=Source(name="math500.jsonl", hub=HubFile("HuggingFaceH4/MATH-500", "test.jsonl")),
+        digest="3cb70e162c3183f3641b60bd260c6705",
+    ),
+}
+GAME24 = Source(name="game24.csv")
+
+
+def task_named(spec: str, asking: Asking = Asking()) -> Task:
+    """The task that is meant.
+
+    Args:
+        spec: its name, with a range of places behind it if it is to be a part.
+        asking: how its problems are chosen and asked.
+
+    Raises:
+        RecordError: there is no such task, its file holds no problems or others than were recorded.
+        ModuleNotFoundError: what it needs is not installed; the message names the extra.
+    """
+    match = _SPEC.fullmatch(spec)
+    if match is None:
+        raise RecordError("a task has a name; " + _known())
+    first = int(match["first"] or 0)
+    last = int(match["last"]) if match["last"] else None
+    folders = (*asking.folders, settings().home.value / "data")
+    wanted = replace(asking, folders=folders, limit=last or asking.limit)
+    task = _found(match["name"], wanted)
+    items = list(task.items)
+    if asking.shuffle:
+        Random(derive_seed(asking.seed, "shuffle", 0)).shuffle(items)
+    items = items[first:last][: asking.limit]
+    if not items:
+        raise RecordError(f"{spec} has no problems: there are {len(task.items)} in all")
+    return replace(task, items=tuple(items), name=spec)
+
+
+def _found(name: str, asking: Asking) -> Task:
+    if name in DATA_SETS:
+        return _data_set(name, asking)
+    if name in _MADE:
+        return _MADE[name](asking)
+    if name.startswith("rg:"):
+        prompt = asking.prompt(BOXED)
+        return generated(name[3:], asking.limit or _SIZE, asking.seed, prompt)
+    schema, separator, file = name.partition(":")
+    if separator and schema in SCHEMAS:
+        rows = SCHEMAS[schema].rows(read_rows(Path(file)), file)
+        return _asked(file, rows, SCHEMAS[schema], asking, f"the file {Path(file).name}")
+    if name.endswith(SUFFIXES):
+        return _file(Path(name), asking)
+    for entry in entry_points(group="ttc.tasks", name=name):
+        return _checked(entry.load()(asking), name)
+    raise RecordError(f"{name!r} is no file, and none of the tasks; {_known()}")
+
+
+def _known() -> str:
+    return (
+        f"there is {', '.join(NAMES)}, rg:GENERATOR, a file of problems, or SCHEMA:FILE with one "
+        f"of {', '.join(SCHEMAS)}"
+    )
+
+
+def _checked(made: Any, name: str) -> Task:
+    if not isinstance(made, Task):
+        raise RecordError(f"the entry point {name} of ttc.tasks gave {made!r}, which is no task")
+    return made
+
+
+def _data_set(name: str, asking: Asking) -> Task:
+    known = DATA_SETS[name]
+    path, told = locate(known.source, asking.folders)
+    schema = SCHEMAS[known.schema]
+    rows = schema.rows(read_rows(path), path.name)
+    digest = digest_of(rows)
+    if known.digest is not None and digest != known.digest:
+        raise RecordError(
+            f"{path} is not the {name} that ttc knows: its problems have the digest {digest}, and "
+            f"{known.digest} is expected; get the right file, or name it as {known.schema}:{path}"
+        )
+    return _asked(name, rows, schema, asking, f"{told}, digest {digest}")
+
+
+def _file(path: Path, asking: Asking) -> Task:
+    """A file without a recorded schema: what the usual names of columns say."""
+    if path.suffix in (".csv", ".parquet"):
+        schema = Schema(text=True, instruction="")
+        rows = schema.rows(read_rows(path), path.name)
+        return _asked(path.stem, rows, schema, asking, f"the file {path.name}")
+    task = read_task(path)
+    items = [_put(item, asking) for item in task.items]
+    return Task(
+        name=path.stem,
+        items=tuple(items),
+        grader=MathEqual(text=True),
+        source=f"the file {path.name}",
+    )
+
+
+def _put(item: Item, asking: Asking) -> Item:
+    """A problem of a file as it stands, unless something is to be asked of it."""
+    problem = item.problem
+    if asking.shots:
+        raise RecordError("a file without a schema has no solutions; leave out --shots")
+    if asking.instruction is None and asking.style == "chat":
+        return item
+    if len(problem.messages) != 1:
+        raise RecordError("a file that holds conversations or prompts asks them as they are")
+    asked = asking.prompt("").asked(problem.messages[0].content)
+    return Item(Problem(id=problem.id, metadata=problem.metadata, **asked), item.reference)
+
+
+def _asked(name: str, rows: list[Row], schema: Schema, asking: Asking, source: str) -> Task:
+    examples = _examples(rows, asking.shots, name)
+    rows = [row for row in rows if row not in examples]
+    shots = [Shot(row.question, _worked(row)) for row in examples]
+    prompt = asking.prompt(schema.instruction, shots)
+    grader: Grader = MathEqual(text=schema.text)
+    if schema.tests:
+        grader = HiddenTests()
+    elif schema.options:
+        grader = ExactAnswer(text=True)
+    items = tuple(_item(row, schema, prompt, asking.seed) for row in rows)
+    return Task(name=name, items=items, grader=grader, source=source)
+
+
+def _examples(rows: list[Row], count: int, name: str) -> list[Row]:
+    if not count:
+        return []
+    solved = [row for row in rows if row.solution]
+    if len(solved) < count:
+        raise RecordError(f"{name} has {len(solved)} solutions for {count} examples")
+    return solved[-count:]
+
+
+def _worked(row: Row) -> str:
+    if "\\boxed" in row.solution:
+        return row.solution
+    return f"{row.solution}\nThe final answer is \\boxed{{{row.answer}}}."
+
+
+def _item(row: Row, schema: Schema, prompt: Prompt, seed: int) -> Item:
+    question, answer, format = row.question, row.answer, schema.format
+    if row.options:
+        options = shuffled(row.options, answer, seed=seed, id=row.id)
+        question, answer = f"{question}\n{options.text}", options.letter
+    metadata = {} if row.level is None else {"level": row.level}
+    reference = Reference(answer=answer)
+    shown: tuple[str, ...] = ()
+    if row.tests:  # the first shows what is asked for; the others grade
+        shown, hidden = row.tests[:1], row.tests[1:] or row.tests
+        question = f"{question}\nThe program has to pass: {shown[0]}"
+        reference = Reference(tests=Asserts(asserts=hidden, setup=row.setup))
+    problem = Problem(
+        id=row.id, answer_format=format, metadata=metadata, tests=shown, **prompt.asked(question)
+    )
+    return Item(problem, reference)
+
+
+def _game24(asking: Asking) -> Task:
+    path, told = locate(GAME24, asking.folders)
+    task = game24(path)
+    if asking.shots:
+        raise RecordError("game24 has no solutions to show; leave out --shots")
+    return replace(task, items=tuple(_put(i, asking) for i in task.items), source=told)
+
+
+def _human_eval(asking: Asking) -> Task:
+    if asking.shots:
+        raise RecordError("human_eval shows examples in its own prompts; leave out --shots")
+    return human_eval_asked(asking.style)
+
+
+def _chain_sum(asking: Asking) -> Task:
+    task = chain_sum(asking.limit or _SIZE, asking.seed)
+    if asking.shots:
+        raise RecordError("chain_sum has no solutions to show; leave out --shots")
+    source = f"Reasoning Gym's chain_sum of two one-digit numbers, seed {asking.seed}"
+    return replace(task, items=tuple(_put(i, asking) for i in task.items), source=source)
+
+
+_MADE: Mapping[str, Callable[[Asking], Task]] = {
+    "chain_sum": _chain_sum,
+    "game24": _game24,
+    "human_eval": _human_eval,
+}
+NAMES = tuple(sorted([*DATA_SETS, *_MADE]))
+"""Registered tasks."""

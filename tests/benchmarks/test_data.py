@@ -1,0 +1,235 @@
+"""Data sets: where they lie, which column is what, how they are asked."""
+
+from __future__ import annotations
+
+import ast
+import csv
+import inspect
+import json
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ttc.answers import extraction
+from ttc.benchmarks.data import (
+    SCHEMAS,
+    Asking,
+    Row,
+    Schema,
+    Source,
+    digest_of,
+    locate,
+    read_rows,
+    shuffled,
+    task_named,
+)
+from ttc.benchmarks.data.code import public_examples
+from ttc.benchmarks.data.sources import HubFile
+from ttc.benchmarks.hidden_tests import HiddenTests
+from ttc.errors import RecordError
+from ttc.sandbox.forms import Asserts
+from ttc.testing import finished
+
+GSM = {"question": "Sam has 2 and 3.", "answer": "2+3=<<2+3=5>>5\n#### 5"}
+CHOICE = {"id": "q", "question": "Which?", "choices": {"label": list("ABC"), "text": list("xyz")}}
+
+
+def _write(path: Path, rows: Sequence[dict[str, Any]]) -> Path:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+def test_a_schema_says_which_column_is_what() -> None:
+    (row,) = SCHEMAS["gsm8k"].rows([GSM], "file")
+    assert row == Row(id="0", question="Sam has 2 and 3.", answer="5", solution="2+3=5")
+
+
+def test_a_missing_column_is_told_with_those_that_there_are() -> None:
+    with pytest.raises(RecordError, match="row 1 has no column 'Answer'; it has question, answer"):
+        SCHEMAS["svamp"].rows([GSM], "file")
+
+
+@pytest.mark.parametrize("key", ["A", "x", "0"])
+def test_the_right_option_is_told_by_its_letter_its_text_or_its_place(key: str) -> None:
+    (row,) = SCHEMAS["arc"].rows([{**CHOICE, "answerKey": key}], "file")
+    assert (row.answer, row.options) == ("x", ("x", "y", "z"))
+
+
+def test_a_right_option_that_is_none_is_refused() -> None:
+    with pytest.raises(RecordError, match="row 1: the answer 'D' is none of its 3 options"):
+        SCHEMAS["arc"].rows([{**CHOICE, "answerKey": "D"}], "file")
+
+
+def test_options_are_shuffled_by_the_seed_and_no_place_is_the_right_one() -> None:
+    """Field defect 42. Of 400 problems, 100 +- 8.7 per letter; 50 off has odds of 1e-8."""
+    letters = Counter(shuffled(list("xyzw"), "x", seed=3, id=str(i)).letter for i in range(400))
+    again = [shuffled(list("xyzw"), "x", seed=3, id="7") for _ in range(2)]
+    assert again[0] == again[1]
+    assert set(letters) == set("ABCD")
+    assert all(50 < count < 150 for count in letters.values())
+
+
+def test_the_reference_of_a_question_with_options_is_the_letter_that_is_shown(
+    tmp_path: Path,
+) -> None:
+    path = _write(tmp_path / "arc.jsonl", [{**CHOICE, "answerKey": "B"}])
+    ((problem, reference),) = task_named(f"arc:{path}", Asking(seed=1)).items
+    assert f"{reference.answer}) y" in problem.messages[0].content
+
+
+def test_json_lines_csv_and_parquet_bring_the_same_problems(tmp_path: Path) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")
+    pyarrow = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+    rows = [GSM, {**GSM, "question": "Two\nlines, and a comma"}]
+    paths = [_write(tmp_path / "a.jsonl", rows), tmp_path / "a.csv", tmp_path / "a.parquet"]
+    with paths[1].open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, list(GSM))
+        writer.writeheader()
+        writer.writerows(rows)
+    parquet.write_table(pyarrow.Table.from_pylist(rows), paths[2])
+    found = [SCHEMAS["gsm8k"].rows(read_rows(path), path.name) for path in paths]
+    assert found[0] == found[1] == found[2]
+    assert len({digest_of(rows) for rows in found}) == 1
+
+
+def test_other_problems_under_a_registered_name_are_refused(tmp_path: Path) -> None:
+    _write(tmp_path / "gsm8k_test.jsonl", [GSM])
+    with pytest.raises(RecordError, match=r"is not the gsm8k that ttc knows: .* name it as gsm8k:"):
+        task_named("gsm8k", Asking(folders=(tmp_path,)))
+
+
+def test_a_data_set_is_looked_for_in_folders_then_packages_then_the_hub(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first place that has it wins; nothing is fetched that is there already."""
+    pytest.importorskip("huggingface_hub", reason="huggingface_hub is not installed")
+    package, fetched = tmp_path / "some_data", _write(tmp_path / "fetched.jsonl", [GSM])
+    package.mkdir()
+    (package / "__init__.py").touch()
+    inside = _write(package / "rows.jsonl", [GSM])
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr("huggingface_hub.hf_hub_download", lambda *_, **__: str(fetched))
+    hub = HubFile("who/what", "rows.jsonl")
+    everywhere = Source(name="here.jsonl", package=("some_data", "rows.jsonl"), hub=hub)
+
+    assert locate(Source(name="here.jsonl", hub=hub), [tmp_path]).path == fetched
+    assert locate(everywhere, [tmp_path]).path == inside
+    here = _write(tmp_path / "here.jsonl", [GSM])
+    assert locate(everywhere, [tmp_path]).path == here
+    sys.modules.pop("some_data", None)
+
+
+def test_a_data_set_that_is_nowhere_is_told_with_where_it_was_looked_for(tmp_path: Path) -> None:
+    with pytest.raises(RecordError, match=r"game24.csv lies in none of .*; put it there, or name"):
+        task_named("game24", Asking(folders=(tmp_path,)))
+
+
+def test_examples_are_not_asked(tmp_path: Path) -> None:
+    rows = [{**GSM, "question": f"Question {i}"} for i in range(3)]
+    path = _write(tmp_path / "g.jsonl", rows)
+    task = task_named(f"gsm8k:{path}", Asking(shots=1))
+    turns = task.problems[0].messages
+    assert len(task.items) == 2
+    assert [turn.role for turn in turns] == ["user", "assistant", "user"]
+    assert turns[0].content.startswith("Question 2")
+    assert turns[1].content == "2+3=5\nThe final answer is \\boxed{5}."
+
+
+def test_a_plain_prompt_is_one_text(tmp_path: Path) -> None:
+    path = _write(tmp_path / "g.jsonl", [GSM, GSM])
+    asking = Asking(style="plain", instruction="", shots=1)
+    (problem,) = task_named(f"gsm8k:{path}", asking).problems or (None,)
+    assert problem is not None
+    assert problem.prompt is not None
+    assert problem.prompt.startswith("Question: Sam has 2 and 3.\nAnswer: 2+3=5\n")
+    assert problem.prompt.endswith("\n\nQuestion: Sam has 2 and 3.\nAnswer:")
+
+
+def test_a_part_of_a_task_keeps_the_names_of_its_problems(tmp_path: Path) -> None:
+    path = _write(tmp_path / "g.jsonl", [{**GSM, "question": str(i)} for i in range(9)])
+    part = task_named(f"gsm8k:{path}[3:7]", Asking(limit=2))
+    assert [problem.id for problem in part.problems] == ["3", "4"]
+
+
+def test_dev_and_test_parts_of_a_shuffled_task_share_no_problem(tmp_path: Path) -> None:
+    """Field defect 43: what is chosen on one is reported on the other."""
+    path = _write(tmp_path / "g.jsonl", [{**GSM, "question": str(i)} for i in range(30)])
+    shuffle = Asking(shuffle=True, seed=4)
+    dev, test = (task_named(f"gsm8k:{path}{part}", shuffle) for part in ("[:10]", "[10:]"))
+    ids = [{problem.id for problem in task.problems} for task in (dev, test)]
+    assert not ids[0] & ids[1]
+    assert len(ids[0] | ids[1]) == 30
+    assert [p.id for p in dev.problems] != [str(i) for i in range(10)]
+
+
+def test_a_program_is_graded_by_tests_that_no_problem_shows(tmp_path: Path) -> None:
+    row = {"task_id": 11, "text": "Add.", "test_list": ["assert f(1)==2", "assert f(2)==3"]}
+    path = _write(tmp_path / "m.jsonl", [{**row, "test_setup_code": "import math"}])
+    task = task_named(f"mbpp:{path}")
+    ((problem, reference),) = task.items
+    assert problem.tests == ("assert f(1)==2",)
+    assert "f(2)" not in problem.messages[0].content
+    assert reference.tests == Asserts(asserts=("assert f(2)==3",), setup="import math")
+    assert isinstance(task.grader, HiddenTests)
+
+
+def test_examples_of_a_docstring_are_public_tests() -> None:
+    code = (
+        'def f(x):\n    """Adds one.\n    >>> f(1)\n    2\n    >>> print("no")\n    no\n    """\n'
+    )
+    assert public_examples(code, "f") == ("assert f(1) == 2",)
+    assert public_examples("def f(): pass", "f") == ()
+
+
+def test_a_ladder_has_equally_many_problems_of_each_level() -> None:
+    pytest.importorskip("reasoning_gym", reason="reasoning-gym is not installed")
+    task = task_named("rg:gcd@0-2", Asking(limit=7))
+    assert Counter(p.metadata["level"] for p in task.problems) == {"0": 3, "1": 2, "2": 2}
+    assert all(
+        task.grader(reference, finished(reference.answer)).value == 1.0
+        for _, reference in task.items
+    )
+
+
+@pytest.mark.parametrize(
+    ("spec", "fault"),
+    [
+        ("rg:countdown", "scorer of its own that evaluates what a model wrote"),
+        ("rg:nope", "has no such generator"),
+        ("rg:gcd@99", "gcd has the levels 0 to"),
+        ("rg:GCD", "is no generator; write"),
+        ("rg:gcd@3-1", "write the lower first"),
+    ],
+)
+def test_a_generator_that_cannot_be_graded_is_refused(spec: str, fault: str) -> None:
+    pytest.importorskip("reasoning_gym", reason="reasoning-gym is not installed")
+    with pytest.raises(RecordError, match=fault):
+        task_named(spec)
+
+
+def test_a_problem_never_holds_its_right_answer(tmp_path: Path) -> None:
+    """The grader alone sees it: not in messages, tests or metadata."""
+    secret = "73519"
+    rows = [{"question": "How many?", "answer": f"so many\n#### {secret}"}]
+    task = task_named(f"gsm8k:{_write(tmp_path / 'g.jsonl', rows)}")
+    assert task.items[0].reference.answer == secret
+    assert secret not in repr(task.problems)
+
+
+def test_the_extractor_knows_no_answer_of_any_data_set() -> None:
+    """Field defect 41: its source holds no number beyond those that syntax needs."""
+    numbers = {
+        node.value
+        for node in ast.walk(ast.parse(inspect.getsource(extraction)))
+        if isinstance(node, ast.Constant) and isinstance(node.value, int | float)
+    }
+    assert {n for n in numbers if not isinstance(n, bool) and n > 2} <= {100, 200, 400, 1000}
+
+
+def test_a_default_schema_reads_a_question_and_an_answer() -> None:
+    (row,) = Schema().rows([{"question": "q", "answer": "a"}], "file")
+    assert (row.question, row.answer, row.id) == ("q", "a", "0")
