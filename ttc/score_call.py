@@ -130,6 +130,7 @@ class ScoreCall(EngineCall):
         loop = asyncio.get_running_loop()
         self._arrival = arrival = loop.create_future()
         self._reading = reading = self._plan.submit(self._engine, self._run.owner)
+        self._is_sent = True
         reading.future.add_done_callback(deliver(loop, arrival))
         values: Values = await arrival
         self._check_cut()  # it may have been cut between its arrival and this step
