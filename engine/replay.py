@@ -125,7 +125,9 @@ class ReplayEngine:
             "a pool gives what was recorded, so it holds to no constraint; run on a model"
         )
 
-    def next_tokens(self, branch: Branch, top: int, *, at: Sequence[int] | None = None) -> Reading:
+    def next_tokens(
+        self, branch: Branch, top: int, *, at: Sequence[int] | None = None, owner: str = ""
+    ) -> Reading:
         """Always refused.
 
         Raises:
@@ -133,7 +135,7 @@ class ReplayEngine:
         """
         raise RecordError("a pool of completions expects no next token; run on a model")
 
-    def score(self, branch: Branch, suffixes: Sequence[Branch]) -> Reading:
+    def score(self, branch: Branch, suffixes: Sequence[Branch], *, owner: str = "") -> Reading:
         """Always refused.
 
         Raises:
@@ -141,7 +143,7 @@ class ReplayEngine:
         """
         raise RecordError("a pool of completions scores no text; run on a model")
 
-    def reward(self, branch: Branch, rows: Sequence[int]) -> Reading:
+    def reward(self, branch: Branch, rows: Sequence[int], *, owner: str = "") -> Reading:
         """Always refused.
 
         Raises:
@@ -149,7 +151,7 @@ class ReplayEngine:
         """
         raise RecordError("a pool of completions rewards no text; take the scores of a column")
 
-    def hidden(self, branch: Branch, rows: Sequence[int]) -> Reading:
+    def hidden(self, branch: Branch, rows: Sequence[int], *, owner: str = "") -> Reading:
         """Always refused.
 
         Raises:

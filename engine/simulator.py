@@ -159,19 +159,21 @@ class Simulator:
         draw = self._draw(self.laws[next(branch.lineage()).text], (segment.token_ids or (0,))[0])
         return segment.beginning(count, _Words(draw, _ending(draw.answer), (0, 0)).text(0, count))
 
-    def next_tokens(self, branch: Branch, top: int, *, at: Sequence[int] | None = None) -> Reading:
+    def next_tokens(
+        self, branch: Branch, top: int, *, at: Sequence[int] | None = None, owner: str = ""
+    ) -> Reading:
         """It cannot."""
         raise EngineError("the simulator's tokens are placeholders, so it expects none next")
 
-    def score(self, branch: Branch, suffixes: Sequence[Branch]) -> Reading:
+    def score(self, branch: Branch, suffixes: Sequence[Branch], *, owner: str = "") -> Reading:
         """It cannot."""
         raise EngineError("the simulator cannot score texts")
 
-    def reward(self, branch: Branch, rows: Sequence[int]) -> Reading:
+    def reward(self, branch: Branch, rows: Sequence[int], *, owner: str = "") -> Reading:
         """It cannot."""
         raise EngineError("the simulator is no reward model")
 
-    def hidden(self, branch: Branch, rows: Sequence[int]) -> Reading:
+    def hidden(self, branch: Branch, rows: Sequence[int], *, owner: str = "") -> Reading:
         """It cannot."""
         raise EngineError("the simulator has no hidden states; run on a model")
 

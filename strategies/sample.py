@@ -21,6 +21,7 @@ from ttc.types import PENALTIES, Budget, Candidate, Order, Sampling, Tail
 __all__ = ["Sample"]
 
 _AHEAD = 16
+_IN_VAIN = 16  # forks that fail in a row, and cost no token, before no more are asked for
 _SAMPLING = ("top_k", "top_p", "min_p", *PENALTIES, "constraint")
 
 
@@ -39,8 +40,8 @@ class Sample(Node):
     passes_each: ClassVar[bool] = True
 
     n: int | Literal["budget"] = 1
-    """Forks of each open candidate; `budget` forks until a limit refuses another, or a pool
-    holds no more."""
+    """Forks of each open candidate; `budget` forks until a limit refuses another, a pool holds no
+    more, or 16 in a row have failed without costing a token."""
     temperature: float | tuple[float, ...] = 1.0
     """0 is greedy. A ladder, as `(0.2, 0.6, 1.0)`, is gone through by the forks, over and over."""
     top_k: int | None = None
@@ -128,10 +129,15 @@ class Sample(Node):
     ) -> AsyncGenerator[Candidate, None]:
         """Forks, generates, and yields in launch order."""
         samplings = self.samplings()
+        in_vain, spent_before = 0, 0
 
         async def forks() -> AsyncGenerator[Candidate, None]:
+            nonlocal spent_before
             async for candidate in candidates:
+                spent_before = candidate.usage.tokens
                 for _ in count() if self.n == "budget" else range(self.n):
+                    if self.n == "budget" and in_vain >= _IN_VAIN:
+                        return
                     yield candidate
 
         async def draw(candidate: Candidate, index: int) -> Candidate:
@@ -152,13 +158,19 @@ class Sample(Node):
                 raise dry.as_limit() from None
             return scope.finish(candidate, branch)
 
-        ahead = self.ahead
-        if self.n == "budget":
-            ahead = ahead or _AHEAD
-            if all(getattr(scope.remaining, f.name) is None for f in fields(Budget)):
-                raise ValueError("n='budget' samples until a limit ends it, and there is no limit")
+        ahead = self._checked_ahead(scope.remaining)
         async for candidate in scope.map(draw, forks(), ahead=ahead, order=self.order):
+            is_in_vain = candidate.status == "failed" and candidate.usage.tokens == spent_before
+            in_vain = in_vain + 1 if is_in_vain else 0
             yield candidate
+
+    def _checked_ahead(self, remaining: Budget) -> int | None:
+        """Forks in flight at once, where there is something that will end them."""
+        if self.n != "budget":
+            return self.ahead
+        if all(getattr(remaining, field.name) is None for field in fields(Budget)):
+            raise ValueError("n='budget' samples until a limit ends it, and there is no limit")
+        return self.ahead or _AHEAD
 
 
 def _text_faults(until: object, tail: object, role: object) -> list[str]:

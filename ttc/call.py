@@ -206,6 +206,7 @@ class Call(EngineCall):
         )
         self._sent = branch.num_tokens
         self._generation = generation = self._engine.submit(request, self._on_chunk)
+        self._is_sent = True
         generation.future.add_done_callback(deliver(loop, self._arrival))
         segment: Branch = await self._arrival
         self._check_cut()  # it may have been cut between its arrival and this step

@@ -5,6 +5,7 @@ default. The file is `config.toml` in the user's configuration folder, and may b
 
     home = "~/models-of-ttc"    # TTC_HOME: models, caches and runs
     model = "smollm2-135m"      # TTC_MODEL: what the command line uses where no model is named
+    arithmetic = "file"         # TTC_ARITHMETIC: what local models compute with
     offline = false             # TTC_OFFLINE, HF_HUB_OFFLINE: nothing is fetched
     hub = "https://..."         # HF_ENDPOINT: where models are fetched from
     journal_mb = 1024           # TTC_JOURNAL_MB: how large the journal of one run may become
@@ -18,7 +19,7 @@ import os
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Generic, Literal, TypeVar, get_args
 from urllib.parse import urlsplit
 
 import platformdirs
@@ -26,7 +27,9 @@ import platformdirs
 from ttc.errors import SettingsError
 
 __all__ = [
+    "ARITHMETICS",
     "DEFAULT_MODEL",
+    "Arithmetic",
     "Setting",
     "Settings",
     "config_file",
@@ -36,10 +39,17 @@ __all__ = [
 
 DEFAULT_MODEL = "smollm2-135m"
 
+Arithmetic = Literal["int8", "file", "fp32", "bf16"]
+"""What a local model computes with: in C int8 activations, and int8 weights or the codes of the
+file; or PyTorch in one type."""
+
+ARITHMETICS: tuple[Arithmetic, ...] = get_args(Arithmetic)
+
 T = TypeVar("T")
 _VARIABLES = {
     "home": ("TTC_HOME",),
     "model": ("TTC_MODEL",),
+    "arithmetic": ("TTC_ARITHMETIC",),
     "offline": ("TTC_OFFLINE", "HF_HUB_OFFLINE"),
     "hub": ("HF_ENDPOINT",),
     "journal_mb": ("TTC_JOURNAL_MB",),
@@ -47,6 +57,7 @@ _VARIABLES = {
 _KINDS: dict[str, type] = {
     "home": str,
     "model": str,
+    "arithmetic": str,
     "offline": bool,
     "hub": str,
     "journal_mb": int,
@@ -74,6 +85,8 @@ class Settings:
     """The folder of everything that ttc keeps."""
     model: Setting[str]
     """The model of the command line, where none is named."""
+    arithmetic: Setting[Arithmetic | None]
+    """What local models compute with; `None` is `int8`, and `fp32` where there is no compiler."""
     offline: Setting[bool]
     """Whether fetching is forbidden."""
     hub: Setting[str | None]
@@ -114,6 +127,7 @@ def settings(*, home: str | None = None, model: str | None = None) -> Settings:
     return Settings(
         home=Setting(Path(os.path.expanduser(str(folder.value))), folder.source),
         model=_text("model", model, file) or Setting(DEFAULT_MODEL, "default"),
+        arithmetic=_arithmetic("arithmetic", file) or Setting(None, "default"),
         offline=_switch("offline", file) or Setting(False, "default"),
         hub=_address("hub", file) or Setting(None, "default"),
         journal_mb=_count("journal_mb", file) or Setting(_JOURNAL_MB, "default"),
@@ -133,6 +147,17 @@ def _found(key: str, argument: str | None, file: dict[str, object]) -> Setting[o
 def _text(key: str, argument: str | None, file: dict[str, object]) -> Setting[str] | None:
     found = _found(key, argument, file)
     return None if found is None else Setting(str(found.value), found.source)
+
+
+def _arithmetic(key: str, file: dict[str, object]) -> Setting[Arithmetic | None] | None:
+    found = _found(key, None, file)
+    if found is None:
+        return None
+    if found.value not in ARITHMETICS:
+        raise SettingsError(
+            f"{key} is {found.value!r} ({found.source}); set it to one of {', '.join(ARITHMETICS)}"
+        )
+    return Setting(found.value, found.source)
 
 
 def _switch(key: str, file: dict[str, object]) -> Setting[bool] | None:

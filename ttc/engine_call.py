@@ -1,7 +1,8 @@
 """What all calls of an engine share: launched, admitted, run and settled once.
 
 `abort` ends one within one tick, whatever it is doing. A call is handed to the engine in the very
-step in which it is admitted, so what is charged was sent.
+step in which it is admitted, so what is charged was sent. What an engine refuses in that step
+counts as a call, and nothing else of it is charged.
 """
 
 from __future__ import annotations
@@ -50,6 +51,7 @@ class EngineCall(ABC):
         self._arrival: asyncio.Future[Any] | None = None
         self._refusal: TTCError | None = None
         self._done = False
+        self._is_sent = False
         self._started = run.clock.now()
         self._place = -1
 
@@ -125,7 +127,7 @@ class EngineCall(ABC):
             raise
         except EngineError as error:
             self._failed(error)
-            self._settle(ticket, "error", error=str(error))
+            self._settle_fault(ticket, error)
             own = copy.copy(error)  # an engine may give one error to many calls
             own.call = self.key
             raise own from error
@@ -135,8 +137,14 @@ class EngineCall(ABC):
                 raise
             raise dry.as_limit() from None  # an allocator gives as many as there are
         except Exception as error:
-            self._settle(ticket, "error", error=str(error))
+            self._settle_fault(ticket, error)
             raise
+
+    def _settle_fault(self, ticket: Ticket, error: Exception) -> None:
+        """Books what failed; where the engine took nothing, its prompt is still to be paid."""
+        if not (self._is_sent or self._done):
+            self._unmark(ticket)
+        self._settle(ticket, "error", error=str(error))
 
     def _check_cut(self) -> None:
         if self._done:
@@ -144,8 +152,15 @@ class EngineCall(ABC):
 
     def _withdraw(self, ticket: Ticket) -> None:
         """Gives everything back: it was admitted, and a pool had nothing for it."""
+        self._unmark(ticket)
         ticket.settle({})
         self._end({"refused": "pool"})
+
+    def _unmark(self, ticket: Ticket) -> None:
+        """Leaves the prompt to whoever asks next: nothing was sent in the step of its admission."""
+        if ticket.prompt_tokens:
+            ticket.prompt_tokens = 0
+            self._run.prompts.take_back()
 
     def _book(self, ticket: Ticket, tokens: int, **detail: Any) -> None:
         """Books what it used, and how it ended."""

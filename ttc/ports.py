@@ -131,29 +131,32 @@ class Engine(Protocol):
             ValueError: they cannot, or no text satisfies it.
         """
 
-    def score(self, branch: Branch, suffixes: Sequence[Branch]) -> Reading:
+    def score(self, branch: Branch, suffixes: Sequence[Branch], *, owner: str = "") -> Reading:
         """Queues the scoring of given text, where the engine has the capability `score`.
 
         A suffix is the last segment of a branch that leaves `branch` somewhere. The result holds
         for each the natural log probabilities of its tokens after all before them: those that
-        generation reports. What suffixes share is computed once.
+        generation reports. What suffixes share is computed once. Whose share of the engine is taken
+        is said by `owner`, as in a `Request`; so it is in the three that follow.
         """
 
-    def next_tokens(self, branch: Branch, top: int, *, at: Sequence[int] | None = None) -> Reading:
+    def next_tokens(
+        self, branch: Branch, top: int, *, at: Sequence[int] | None = None, owner: str = ""
+    ) -> Reading:
         """Queues the reading of what comes after the first n tokens of a branch, for n in `at`.
 
         By default after all tokens. Its result holds `NextTokens`, with the bits that generation
         reports. The capability `next_tokens` says how many `top` may be.
         """
 
-    def reward(self, branch: Branch, rows: Sequence[int]) -> Reading:
+    def reward(self, branch: Branch, rows: Sequence[int], *, owner: str = "") -> Reading:
         """Queues the rewards of some tokens of a branch, counted from its first.
 
         Its result holds for each row one value for each of `labels`. Only with the capability
         `reward`.
         """
 
-    def hidden(self, branch: Branch, rows: Sequence[int]) -> Reading:
+    def hidden(self, branch: Branch, rows: Sequence[int], *, owner: str = "") -> Reading:
         """Queues the hidden states of some tokens of a branch, counted from its first.
 
         Its result holds for each row what the model's head reads there: the state after the last

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from ttc.types import Branch
 
@@ -21,6 +21,7 @@ class PromptTree:
         self._edges: dict[tuple[int, str | int], int] = {}
         self._ends: dict[Branch, int] = {}
         self._places = itertools.count(1)
+        self._last: tuple[Iterable[tuple[int, str | int]], Iterable[Branch]] = (), ()
 
     def missing(self, *branches: Branch) -> int:
         """Prompt tokens on the way to some branches that nobody has paid for."""
@@ -28,7 +29,22 @@ class PromptTree:
 
     def add(self, *branches: Branch) -> int:
         """Marks every prompt token on the way to branches as paid; returns how many were not."""
-        return self._walk(branches, self._edges, self._ends)
+        edges: dict[tuple[int, str | int], int] = {}
+        ends: dict[Branch, int] = {}
+        unpaid = self._walk(branches, edges, ends)
+        self._edges.update(edges)
+        self._ends.update(ends)
+        self._last = edges, ends
+        return unpaid
+
+    def take_back(self) -> None:
+        """Undoes the last `add`."""
+        edges, ends = self._last
+        for edge in edges:
+            del self._edges[edge]
+        for end in ends:
+            del self._ends[end]
+        self._last = (), ()
 
     def _walk(
         self,

@@ -13,6 +13,7 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any, cast
 
+from ttc.config import Arithmetic
 from ttc.errors import EngineError, GraphError
 from ttc.ports import Engine
 
@@ -214,17 +215,24 @@ def is_pool(model: str) -> bool:
 
 
 def load_engine(
-    model: str | Engine, progress: Callable[[str, int, int | None], None] | None = None
+    model: str | Engine,
+    progress: Callable[[str, int, int | None], None] | None = None,
+    *,
+    arithmetic: Arithmetic | None = None,
 ) -> Engine:
     """The engine of a model: the name of a local one, a path of a model or pool, or itself.
 
     Args:
         model: see `ttc.engine.local.hub.models.find`.
         progress: is told a stage of loading, how much of it is done, and of how much.
+        arithmetic: what a local model computes with; by default that of the settings.
 
     Raises:
         EngineError: nobody knows the model, or what it needs is not installed.
+        ValueError: the arithmetic is unknown, or the model is none that computes here.
     """
+    if arithmetic is not None and (not isinstance(model, str) or is_pool(model)):
+        raise ValueError(f"{model} is no local model, which arithmetic={arithmetic!r} is for")
     if not isinstance(model, str):
         return model
     if is_pool(model):
@@ -232,7 +240,7 @@ def load_engine(
     try:
         local = import_module("ttc.engine.local")
         told = {} if progress is None else {"progress": progress}
-        return cast("Engine", local.load(model, **told))
+        return cast("Engine", local.load(model, arithmetic=arithmetic, **told))
     except ModuleNotFoundError as error:
         raise EngineError(
             f"the model {model!r} needs {error.name}, which is missing: {install_hint('local')}"

@@ -66,13 +66,14 @@ class ReadPlan:
         own = (len(s.text.encode() if s.token_ids is None else s.token_ids) for s in self.suffixes)
         return self.branch.num_tokens + sum(own)
 
-    def submit(self, engine: Engine) -> Reading:
+    def submit(self, engine: Engine, owner: str) -> Reading:
         """Hands it to the engine."""
         if self.suffixes:
-            return engine.score(self.branch, self.suffixes)
+            return engine.score(self.branch, self.suffixes, owner=owner)
         if self.at:
-            return engine.next_tokens(self.branch, self.top, at=self.at)
-        return (engine.hidden if self.hidden else engine.reward)(self.branch, self.rows)
+            return engine.next_tokens(self.branch, self.top, at=self.at, owner=owner)
+        ask = engine.hidden if self.hidden else engine.reward
+        return ask(self.branch, self.rows, owner=owner)
 
 
 class ScoreCall(EngineCall):
@@ -128,7 +129,8 @@ class ScoreCall(EngineCall):
     async def _read(self, _: Ticket) -> Values:
         loop = asyncio.get_running_loop()
         self._arrival = arrival = loop.create_future()
-        self._reading = reading = self._plan.submit(self._engine)
+        self._reading = reading = self._plan.submit(self._engine, self._run.owner)
+        self._is_sent = True
         reading.future.add_done_callback(deliver(loop, arrival))
         values: Values = await arrival
         self._check_cut()  # it may have been cut between its arrival and this step

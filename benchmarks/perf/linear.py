@@ -21,10 +21,11 @@ from ttc.engine.local.hub.models import find
 # isort: split
 import torch
 
+from ttc.config import Arithmetic
 from ttc.engine.local.native import NativeModel, build
 from ttc.engine.local.native.library import GROUP, PART, LinearStruct, RowsStruct
 from ttc.engine.local.native.weights import QuantisedLinear
-from ttc.engine.local.source import Arithmetic, open_model
+from ttc.engine.local.source import open_model
 
 MODEL = "qwen2.5-coder-0.5b-instruct-q4_k_m"
 ARITHMETICS: tuple[Arithmetic, ...] = ("int8", "file")

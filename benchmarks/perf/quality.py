@@ -23,8 +23,9 @@ from ttc.engine.local.hub.models import find
 # isort: split
 import torch
 
+from ttc.config import Arithmetic
 from ttc.engine.local.plan import PAGE, Plan, Span
-from ttc.engine.local.source import Arithmetic, open_model
+from ttc.engine.local.source import open_model
 
 MODELS = ("smollm2-135m",)
 ARITHMETICS: tuple[Arithmetic, ...] = ("int8", "file")

@@ -17,46 +17,59 @@ from typing import TYPE_CHECKING
 from ttc.engine.local import threads as threads  # first: it must come before torch
 
 if TYPE_CHECKING:
+    from ttc.config import Arithmetic
     from ttc.engine.local.engine import LocalEngine
 
 __all__ = ["LocalEngine", "load"]
 
 _loading = threading.Lock()
-_loaded: dict[Path, LocalEngine] = {}
+_loaded: dict[tuple[Path, Arithmetic | None], LocalEngine] = {}
 
 
 def load(
-    model: str, progress: Callable[[str, int, int | None], None] = lambda stage, done, total: None
+    model: str,
+    progress: Callable[[str, int, int | None], None] = lambda stage, done, total: None,
+    arithmetic: Arithmetic | None = None,
 ) -> LocalEngine:
     """The engine of a built-in model, of one that was pulled, or of a path.
 
-    Loaded once, and kept for the process. Whoever wants other settings, or to let go of the memory,
-    makes a `LocalEngine` himself.
+    Loaded once with each arithmetic, and kept for the process. Whoever wants other settings, or to
+    let go of the memory, makes a `LocalEngine` himself.
 
     Args:
         model: see `ttc.engine.local.hub.models.find`.
         progress: see `LocalEngine.load`.
+        arithmetic: see `LocalEngine.load`; by default that of the settings.
 
     Raises:
         ModelFileError: there is no such model, or its file is damaged or not supported.
+        SettingsError: the settings cannot be read.
     """
+    from ttc.config import settings
     from ttc.engine.local.hub.models import find
 
-    path = find(model).resolve()
+    if arithmetic is None:
+        arithmetic = settings().arithmetic.value
+    key = find(model).resolve(), arithmetic
     with _loading:
-        engine = _loaded.get(path)
+        engine = _loaded.get(key)
         if engine is None or engine.is_closed:
             with _no_collection():
-                engine = _loaded[path] = _load(path, model, progress)
+                engine = _loaded[key] = _load(*key, model, progress)
         return engine
 
 
-def _load(path: Path, name: str, progress: Callable[[str, int, int | None], None]) -> LocalEngine:
+def _load(
+    path: Path,
+    arithmetic: Arithmetic | None,
+    name: str,
+    progress: Callable[[str, int, int | None], None],
+) -> LocalEngine:
     """Reads headers and the vocabulary while torch is imported: each takes one thread."""
     from ttc.engine.local.source import open_model
 
     with ThreadPoolExecutor(1) as pool:
-        source = pool.submit(open_model, path, progress=progress)
+        source = pool.submit(open_model, path, arithmetic, progress)
         from ttc.engine.local.engine import LocalEngine
 
         return LocalEngine(source.result(), name=name)

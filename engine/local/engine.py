@@ -17,14 +17,15 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from collections.abc import Sequence as Seq
 from dataclasses import replace
 from pathlib import Path
-from typing import Self, TypeVar
+from typing import Self
 
 import torch
 
+from ttc.config import Arithmetic
 from ttc.constraints import Constraint
 from ttc.costs import Costs
 from ttc.engine.local.batch import Batch
@@ -36,21 +37,20 @@ from ttc.engine.local.native.roofs import Roofs, measure_roofs
 from ttc.engine.local.path import path_tokens
 from ttc.engine.local.plan import PAGE
 from ttc.engine.local.price import Price, price_of
-from ttc.engine.local.reading import Answer, Read, Wants, next_plan, reward_plan, suffix_plan
+from ttc.engine.local.reader import Reader
+from ttc.engine.local.reading import Read
 from ttc.engine.local.sequence import Sequence
-from ttc.engine.local.source import Arithmetic, ModelSource, Progress, open_model
+from ttc.engine.local.source import ModelSource, Progress, open_model
 from ttc.engine.local.text.prompt import Prompt
 from ttc.engine.local.text.tokenizer import clean_text
 from ttc.engine.local.text.vocabulary import After
 from ttc.engine.local.threads import thread_count
 from ttc.engine.local.worker import LocalGeneration, Worker
-from ttc.errors import ContextOverflow, EngineError
+from ttc.errors import EngineError
 from ttc.ports import Capabilities, Request
 from ttc.types import MAX_LOGPROBS, Branch, Chunk, NextTokens, Problem
 
 __all__ = ["LocalEngine"]
-
-T = TypeVar("T")
 
 
 class LocalEngine:
@@ -105,6 +105,14 @@ class LocalEngine:
         self._name, self._threads = name, num_threads
         self._costs = self._batch.model.costs
         self._context = min(source.config.context, kv_bytes // self._batch.page_bytes * PAGE)
+        self._reader = Reader(
+            source.config,
+            name=name,
+            num_tokens=source.tokens.size,
+            context=self._context,
+            enqueue=self._worker.enqueue,
+            lock=self._worker.lock,
+        )
         self._numerics = (
             f"torch-{torch.__version__} cpu {torch.backends.cpu.get_cpu_capability()} "
             f"threads={num_threads} {self._batch.model.numerics} sha={source.fingerprint[:16]}"
@@ -275,7 +283,7 @@ class LocalEngine:
         start = self._tokens.start_id
         if start is not None and token_ids[:1] != [start]:
             token_ids = [start, *token_ids]
-        self._check_fit(len(token_ids))
+        self._reader.check_fit(len(token_ids))
         return Branch(role=role, text=text, token_ids=tuple(token_ids))
 
     def _prompt(self, problem: Problem) -> Prompt:
@@ -341,7 +349,7 @@ class LocalEngine:
         prompt = path_tokens(request.branch)
         if not prompt:
             raise EngineError("the prompt is empty; give the model one token at least")
-        self._check_fit(len(prompt))
+        self._reader.check_fit(len(prompt))
         limit = min(request.max_tokens, self._context - len(prompt))
         grammar = self._grammar(request)
         sequence = Sequence(request, prompt, limit, self._tokens, on_chunk, grammar)
@@ -362,105 +370,33 @@ class LocalEngine:
         begun = begun_tokens(request.branch, constraint, self._tokens.end_ids)
         return self._grammars.begin(constraint, begun)
 
-    def score(self, branch: Branch, suffixes: Seq[Branch]) -> Read[tuple[float, ...]]:
-        """Queues the scoring of suffixes: the last segments of branches that leave `branch`.
+    def score(
+        self, branch: Branch, suffixes: Seq[Branch], *, owner: str = ""
+    ) -> Read[tuple[float, ...]]:
+        """Queues the scoring of suffixes: the last segments of branches that leave `branch`."""
+        return self._reader.score(branch, suffixes, owner)
 
-        Raises:
-            ContextOverflow: the branch and a suffix do not fit.
-            EngineError: the engine is closed, has no language model's head, or the branch is empty.
-        """
-        self._check_head(branch, "gives no log probabilities")
-        given = [suffix.token_ids or () for suffix in suffixes]
-        if not given or not all(given):
-            raise ValueError("suffixes to score have at least one token each")
-        for suffix in suffixes:
-            self._given(suffix.parent or branch)
-        for token in {token for ids in given for token in ids}:
-            if not 0 <= token < self._tokens.size:
-                most = self._tokens.size - 1
-                raise ValueError(f"a suffix holds the token {token}; tokens are 0 to {most}")
-        paths, answer = suffix_plan(suffixes)
-        self._check_fit(max(len(tokens) for tokens, _ in paths))
-        return self._read(paths, answer, branch.num_tokens + sum(map(len, given)))
+    def reward(self, branch: Branch, rows: Seq[int], *, owner: str = "") -> Read[tuple[float, ...]]:
+        """Queues the rewards of rows of a branch, in the order of `labels`."""
+        return self._reader.reward(branch, rows, owner)
 
-    def reward(self, branch: Branch, rows: Seq[int]) -> Read[tuple[float, ...]]:
-        """Queues the rewards of rows of a branch, in the order of `labels`.
-
-        Raises:
-            ContextOverflow: the branch does not fit.
-            EngineError: the engine is closed, or is no reward model.
-        """
-        if self._reward is None:
-            raise EngineError(
-                f"{self._name!r} is no reward model; bind one to the role {branch.role!r}"
-            )
-        tokens = self._rows_of(branch, rows)
-        return self._read(*reward_plan(tokens, rows, len(self.labels)), branch.num_tokens)
-
-    def hidden(self, branch: Branch, rows: Seq[int]) -> Read[tuple[float, ...]]:
-        """Queues the hidden states of rows of a branch: float32, after the last norm.
-
-        Raises:
-            ContextOverflow: the branch does not fit.
-            EngineError: the engine is closed, or is a reward model.
-        """
-        self._check_head(branch, "gives no hidden states")
-        tokens = self._rows_of(branch, rows)
-        plan = reward_plan(tokens, rows, self._batch.model.config.hidden)
-        return self._read(*plan, branch.num_tokens, hidden=True)
-
-    def _rows_of(self, branch: Branch, rows: Seq[int]) -> list[int]:
-        """The tokens of a branch, of which these are rows."""
-        tokens = self._given(branch)
-        if not rows or not all(0 <= row < len(tokens) for row in rows):
-            raise ValueError(f"rows are some of 0 to {len(tokens) - 1}, not {list(rows)}")
-        self._check_fit(len(tokens) - 1)
-        return tokens
+    def hidden(self, branch: Branch, rows: Seq[int], *, owner: str = "") -> Read[tuple[float, ...]]:
+        """Queues the hidden states of rows of a branch: float32, after the last norm."""
+        return self._reader.hidden(branch, rows, owner)
 
     def next_tokens(
-        self, branch: Branch, top: int, *, at: Seq[int] | None = None
+        self, branch: Branch, top: int, *, at: Seq[int] | None = None, owner: str = ""
     ) -> Read[NextTokens]:
-        """Queues the reading of the most probable next tokens of a branch; see `ttc.ports.Engine`.
-
-        Raises:
-            ContextOverflow: the branch does not fit.
-            EngineError: the engine is closed, has no language model's head, or the branch is empty.
-        """
-        self._check_head(branch, "expects no next token")
-        if not 1 <= top <= MAX_LOGPROBS:
-            raise ValueError(f"top lies in 1 to {MAX_LOGPROBS}, not {top}")
-        tokens = self._given(branch)
-        at = (len(tokens),) if at is None else at
-        if not at or not all(1 <= count <= len(tokens) for count in at):
-            raise ValueError(f"at holds some of 1 to {len(tokens)}, not {list(at)}")
-        self._check_fit(len(tokens) - 1)
-        return self._read(*next_plan(tokens, at, top), branch.num_tokens)
+        """Queues the reading of the most probable next tokens; see `ttc.ports.Engine`."""
+        return self._reader.next_tokens(branch, top, at, owner)
 
     @property
     def labels(self) -> tuple[str, ...]:
         """What the outputs of a reward model are called; empty for a language model."""
-        return self._reward.labels if self._reward is not None else ()
-
-    def _given(self, branch: Branch) -> list[int]:
-        tokens = path_tokens(branch)
-        if not tokens:
-            raise EngineError("the branch is empty; give the model at least one token to read")
-        return tokens
-
-    def _read(
-        self,
-        paths: Iterable[tuple[list[int], Wants]],
-        answer: Answer[T],
-        num_given: int,
-        *,
-        hidden: bool = False,
-    ) -> Read[T]:
-        read = Read(paths, answer, num_given, self._worker.lock, hidden=hidden)
-        self._worker.enqueue(read.readings)
-        return read
+        return self._reader.labels
 
     def _check(self, request: Request) -> None:
-        self._check_head(request.branch, "generates nothing")
+        self._reader.check_head(request.branch, "generates nothing")
         if request.max_tokens < 1:
             raise ValueError(f"max_tokens is at least 1, not {request.max_tokens}")
         for end in request.until:
@@ -469,20 +405,6 @@ class LocalEngine:
             if isinstance(end, int) and not 0 <= end < self._tokens.size:
                 most = self._tokens.size - 1
                 raise ValueError(f"until holds the token {end}; tokens are 0 to {most}")
-
-    def _check_head(self, branch: Branch, lacks: str) -> None:
-        if self._reward is not None:
-            raise EngineError(
-                f"{self._name!r} is a reward model, which {lacks}; bind another model to the role "
-                f"{branch.role!r}"
-            )
-
-    def _check_fit(self, prompt_length: int) -> None:
-        if prompt_length + 1 > self._context:
-            raise ContextOverflow(
-                f"the prompt has {prompt_length} tokens and needs room for one more, and the "
-                f"context holds {self._context}; shorten the prompt"
-            )
 
     def close(self) -> None:
         """Ends the engine's thread; calls that wait or run fail. A second call is harmless."""

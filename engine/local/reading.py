@@ -15,7 +15,7 @@ from collections.abc import Sequence as Seq
 from concurrent.futures import Future
 from typing import Generic, TypeVar
 
-from ttc.engine.local.call import Call
+from ttc.engine.local.call import Call, Owner
 from ttc.engine.local.facts import Want, next_tokens
 from ttc.engine.local.page import Facts
 from ttc.engine.local.path import segment_tokens
@@ -41,6 +41,7 @@ class Reading(Call):
         wants: what is wanted of its rows.
         on_end: is told once: of an error, or of `None` when everything has been found.
         hidden: whether hidden states are wanted, which no page keeps: they are too large.
+        owner: whose share of the engine it takes.
     """
 
     def __init__(
@@ -50,8 +51,9 @@ class Reading(Call):
         on_end: Callable[[Exception | None], None],
         *,
         hidden: bool = False,
+        owner: Owner = "",
     ) -> None:
-        super().__init__(tokens, len(tokens))
+        super().__init__(tokens, len(tokens), owner=owner)
         self.wants = wants
         self.found: dict[int, Facts] = {}
         """By row what is known of it."""
@@ -119,6 +121,7 @@ class Read(Generic[T]):
         num_given: all tokens that the caller gave, also those that are not computed.
         lock: guards `cancelled` of its paths.
         hidden: whether hidden states are wanted.
+        owner: whose share of the engine it takes.
     """
 
     def __init__(
@@ -129,11 +132,13 @@ class Read(Generic[T]):
         lock: threading.Lock,
         *,
         hidden: bool = False,
+        owner: Owner = "",
     ) -> None:
         self.future: Future[tuple[T, ...]] = Future()
         """The results; or an `EngineError`."""
         self.readings = [
-            Reading(tokens, wants, self._ended, hidden=hidden) for tokens, wants in paths
+            Reading(tokens, wants, self._ended, hidden=hidden, owner=owner)
+            for tokens, wants in paths
         ]
         self._answer, self._num_given, self._lock = answer, num_given, lock
         self._missing = len(self.readings)

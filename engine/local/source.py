@@ -10,8 +10,9 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
+from ttc.config import ARITHMETICS, Arithmetic
 from ttc.engine.local.config import ModelConfig
 from ttc.engine.local.files.gguf import GGUFFile, read_gguf
 from ttc.engine.local.files.gguf_config import gguf_config, gguf_weights
@@ -25,13 +26,9 @@ if TYPE_CHECKING:
     from ttc.engine.local.model import Model
     from ttc.engine.local.native import Kernels
 
-__all__ = ["Arithmetic", "ModelSource", "Progress", "open_model"]
+__all__ = ["ModelSource", "Progress", "open_model"]
 
 logger = logging.getLogger(__name__)
-
-Arithmetic = Literal["int8", "file", "fp32", "bf16"]
-"""What a model computes with: in C int8 activations, and int8 weights or the codes of the file; or
-PyTorch in one type."""
 
 Progress = Callable[[str, int, int | None], None]
 """Is told a stage, how much of it is done, and of how much (`None` where that is unknown)."""
@@ -74,9 +71,8 @@ def open_model(
         ModelFileError: the model is missing, damaged or of a kind that is not supported.
         EngineError: `int8` or `file` was asked for, and the kernels cannot be built.
     """
-    if arithmetic not in (None, *_KERNELS, *_TYPES):
-        known = ", ".join((*_KERNELS, *_TYPES))
-        raise ValueError(f"arithmetic is one of {known}, not {arithmetic!r}")
+    if arithmetic is not None and arithmetic not in ARITHMETICS:
+        raise ValueError(f"arithmetic is one of {', '.join(ARITHMETICS)}, not {arithmetic!r}")
     progress("open", 0, None)
     if path.suffix in _PICKLED:
         raise ModelFileError(

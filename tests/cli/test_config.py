@@ -18,7 +18,14 @@ Cli = Callable[..., subprocess.CompletedProcess[str]]
 @pytest.fixture(autouse=True)
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The file of settings, which is not there; and a home."""
-    for name in ("TTC_MODEL", "TTC_OFFLINE", "HF_HUB_OFFLINE", "HF_ENDPOINT", "HF_TOKEN"):
+    for name in (
+        "TTC_MODEL",
+        "TTC_ARITHMETIC",
+        "TTC_OFFLINE",
+        "HF_HUB_OFFLINE",
+        "HF_ENDPOINT",
+        "HF_TOKEN",
+    ):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("TTC_HOME", str(tmp_path / "home"))
     monkeypatch.setattr("platformdirs.user_config_dir", lambda name: str(tmp_path))
@@ -35,6 +42,7 @@ def test_config_tells_each_setting_and_its_source(file: Path, run_ttc: Cli) -> N
     assert [line[0] for line in lines[1:-1]] == [
         "home",
         "model",
+        "arithmetic",
         "offline",
         "hub",
         "journal_mb",
@@ -42,7 +50,7 @@ def test_config_tells_each_setting_and_its_source(file: Path, run_ttc: Cli) -> N
     ]
     assert lines[1][1].endswith("home  environment TTC_HOME")
     assert lines[2][1].split(maxsplit=1) == ["mine", f"file {file}"]
-    assert lines[3][1].split() == ["false", "default"]
+    assert lines[4][1].split() == ["false", "default"]
     assert before.endswith(f"\nfile {file}, which is not there\n")
     assert done.stdout.endswith(f"\nfile {file}\n")
 
@@ -87,6 +95,33 @@ def test_the_default_model_is_a_setting(
     assert "[default: from-env]" in " ".join(run_ttc("solve", "--help").stdout.split())
 
 
+def test_the_arithmetic_is_a_setting_and_an_option_of_local_models(
+    file: Path, run_ttc: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is unknown, or is asked of a pool, is refused before anything is loaded."""
+    asked: list[str | None] = []
+
+    def load(
+        model: str | Engine, progress: object = None, *, arithmetic: str | None = None
+    ) -> Engine:
+        if not isinstance(model, str):
+            return model
+        asked.append(arithmetic)
+        return FakeEngine("The answer is 4.")
+
+    monkeypatch.setattr("ttc.registry.load_engine", load)
+    run_ttc("solve", "q", "--no-keep", "--arithmetic", "file")
+    wrong = run_ttc("solve", "q", "--arithmetic", "int3")
+    pool = run_ttc("solve", "q", "--model", "x.jsonl", "--arithmetic", "int8")
+    monkeypatch.setenv("TTC_ARITHMETIC", "int3")
+    unset = run_ttc("config")
+
+    assert asked == ["file"]
+    assert wrong.stderr == "ttc: --arithmetic: 'int3' is none of int8, file, fp32, bf16\n"
+    assert "a pool computes nothing" in pool.stderr
+    assert "(environment TTC_ARITHMETIC); set it to one of int8, file," in unset.stderr
+
+
 def test_a_wrong_file_is_one_line_where_it_matters(file: Path, run_ttc: Cli) -> None:
     """And nowhere else."""
     file.write_text("colour = 'red'")
@@ -95,7 +130,8 @@ def test_a_wrong_file_is_one_line_where_it_matters(file: Path, run_ttc: Cli) -> 
         done = run_ttc(*command)
         assert (done.returncode, done.stdout) == (2, "")
         assert done.stderr == (
-            f"ttc: {file}: 'colour' is no setting; known: home, model, offline, hub, journal_mb\n"
+            f"ttc: {file}: 'colour' is no setting; known: home, model, arithmetic, offline, hub, "
+            "journal_mb\n"
         )
     assert run_ttc("graph", "greedy()").returncode == 0
     assert "'colour' is no setting" in run_ttc("doctor").stdout

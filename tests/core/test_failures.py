@@ -36,6 +36,32 @@ def test_one_failed_call_of_eight_leaves_seven() -> None:
     assert run.outcome.confidence == 7 / 8
 
 
+def test_a_call_that_is_refused_at_once_leaves_its_prompt_to_the_next() -> None:
+    """It was not sent, so nothing but the call is charged."""
+
+    class Refusing(FakeEngine):
+        def submit(self, request: Request, *told: Any) -> Any:
+            if not request.call.endswith("#2"):
+                raise EngineError("not today")
+            return super().submit(request, *told)
+
+    outcome = ttc.solve(QUESTION, Sample(n=4) >> Vote(), model=Refusing(SAID), seed=0)
+    spent = [candidate.usage.tokens for candidate in outcome.candidates]
+
+    assert spent == [0, 0, PROMPT + 4, 0]
+    assert [record.usage.calls for record in outcome.trace if record.kind == "call"] == [1] * 4
+    assert outcome.usage.tokens == PROMPT + 4
+
+
+def test_sampling_by_budget_ends_where_every_call_fails_for_nothing() -> None:
+    """No limit of tokens would ever end it: 17 in a row, of which the first pays for the prompt."""
+    graph = Sample(n="budget") >> Vote()
+    run = solved(graph, EngineError("broken"), budget=Budget(tokens=1000))
+
+    assert run.outcome.usage.calls < 40
+    assert (run.outcome.answer, run.outcome.stopped_by) == (None, "no_valid_answer")
+
+
 def test_if_every_call_fails_there_is_no_answer() -> None:
     """And no exception."""
     run = solved(SelfConsistency(n=3), EngineError("broken"))

@@ -179,6 +179,8 @@ def test_an_engine_is_its_own_name() -> None:
     engine = FakeEngine("")
 
     assert load_engine(engine) is engine
+    with pytest.raises(ValueError, match=r"is no local model, which arithmetic='int8' is for"):
+        load_engine(engine, arithmetic="int8")
 
 
 def test_an_error_in_a_script_is_a_failed_call() -> None:

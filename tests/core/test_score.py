@@ -14,7 +14,7 @@ from tests.core.lab import QUESTION
 from ttc import Budget, Outcome
 from ttc.errors import BudgetExceeded, ContextOverflow, EngineError, NodeError
 from ttc.graph import Port, node
-from ttc.ports import Scope, Stream
+from ttc.ports import Request, Scope, Stream
 from ttc.strategies import Vote
 from ttc.testing import FakeEngine, ManualClock
 from ttc.types import Branch, Candidate, Logprobs
@@ -111,6 +111,28 @@ def test_a_score_waits_for_earlier_calls_to_give_back() -> None:
     assert outcome.usage.tokens == prompt + 2 + 5
 
 
+def test_a_score_takes_the_share_of_its_run() -> None:
+    """As what is generated does; otherwise a run that scores much would be served twice."""
+    owners: dict[str, str] = {}
+
+    class Shared(FakeEngine):
+        def submit(self, request: Request, *told: Any) -> Any:
+            owners["call"] = request.owner
+            return super().submit(request, *told)
+
+        def score(self, branch: Branch, suffixes: Any, *, owner: str = "") -> Any:
+            owners["score"] = owner
+            return super().score(branch, suffixes)
+
+    async def work(scope: Scope, branch: Branch) -> None:
+        await scope.generate(branch, index=0, max_tokens=4)
+        await scope.score(branch, ["a"])
+
+    run(work, Shared("yes"))
+
+    assert owners["score"] == owners["call"] != ""
+
+
 async def _prompt_tokens(scope: Scope, branch: Branch) -> int:
     return branch.num_tokens
 
@@ -118,8 +140,8 @@ async def _prompt_tokens(scope: Scope, branch: Branch) -> int:
 class Slow(FakeEngine):
     """Its scores never come."""
 
-    def score(self, branch: Branch, suffixes: Any) -> Any:
-        reading = super().score(branch, suffixes)
+    def score(self, branch: Branch, suffixes: Any, **asked: Any) -> Any:
+        reading = super().score(branch, suffixes, **asked)
         reading.future = Future()
         return reading
 
@@ -175,8 +197,8 @@ def test_an_engine_that_fails_is_the_nodes_to_handle() -> None:
     """The error names the call, and what it was given is booked."""
 
     class Broken(FakeEngine):
-        def score(self, branch: Branch, suffixes: Any) -> Any:
-            reading = super().score(branch, suffixes)
+        def score(self, branch: Branch, suffixes: Any, **asked: Any) -> Any:
+            reading = super().score(branch, suffixes, **asked)
             reading.future = Future()
             reading.future.set_exception(EngineError("no power"))
             return reading

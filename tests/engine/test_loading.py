@@ -100,6 +100,18 @@ def test_weights_may_be_rounded_to_bfloat16(file: Path, ask: Callable[..., Reque
     assert sum(a == b for a, b in zip(*firsts, strict=True)) >= 6
 
 
+def test_an_engine_is_kept_for_each_arithmetic(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where none is named, that of the settings computes."""
+    first, again = load(str(file), arithmetic="fp32"), load(str(file), arithmetic="fp32")
+    monkeypatch.setenv("TTC_ARITHMETIC", "bf16")
+    engines = [first, again, load(str(file))]
+    for engine in engines:
+        engine.close()
+
+    assert first is again
+    assert "bfloat16" in engines[2].numerics
+
+
 def test_progress_is_told_in_stages(file: Path) -> None:
     """First the file, of unknown amount, then layer by layer."""
     told: list[tuple[str, int, int | None]] = []

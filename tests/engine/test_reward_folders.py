@@ -18,7 +18,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 import ttc
 from tests.engine.reference import make_model
 from tests.engine.test_reward import classifier, with_head
-from ttc.engine.local.source import Arithmetic
+from ttc.config import Arithmetic
 from ttc.engine.local.text.vocabulary import BYTE_LETTERS
 from ttc.ports import Verifier
 from ttc.strategies import Best, Sample

@@ -6,13 +6,14 @@ import copy
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ttc.engine.local import LocalEngine
-from ttc.engine.local.reading import Reading, suffix_plan
+from ttc.engine.local.reading import Read, Reading, suffix_plan
 from ttc.engine.local.source import ModelSource
 from ttc.errors import ContextOverflow, EngineError
 from ttc.ports import Request
@@ -50,6 +51,22 @@ def test_scoring_gives_the_bits_that_generation_reported(
 
     (scored,) = score(load(), tuple(prompt), generated.token_ids)
     assert scored == generated.logprobs
+
+
+def test_a_score_is_its_callers_or_its_trees(engine: LocalEngine) -> None:
+    """So is every other reading."""
+    first, last = given_text((1, 2)), given_text((1, 2), (3, 4)).parent
+    assert last is not None
+    suffix = Branch(parent=last, text="", token_ids=(5,))
+    reads: list[Read[Any]] = [
+        engine.score(last, [suffix], owner="mine"),
+        engine.next_tokens(first, 1, owner="mine"),
+        engine.hidden(first, [0]),
+        engine.score(last, [suffix]),
+    ]
+    owners = [reading.owner for read in reads for reading in read.readings]
+
+    assert owners == ["mine", "mine", first, last]
 
 
 def test_suffixes_share_their_prefix_and_one_another(engine: LocalEngine) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import pytest
 
@@ -143,8 +144,8 @@ def test_a_short_output_is_unknown() -> None:
     """Neither padded, nor 0, nor -1."""
 
     class Short(FakeEngine):
-        def reward(self, branch: Branch, rows: object):  # type: ignore[no-untyped-def]
-            return super().reward(branch, list(rows)[:-1])  # type: ignore[call-overload]
+        def reward(self, branch: Branch, rows: Sequence[int], **asked: Any) -> Any:
+            return super().reward(branch, list(rows)[:-1], **asked)
 
     reward = Short("", rewards=lambda branch, row: {"LABEL_0": 0.0})
     outcome = run(ProcessRewardModel(form="skywork", aggregate="min"), "a\nb", reward)

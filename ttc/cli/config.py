@@ -16,6 +16,9 @@ from ttc.config import Setting, config_file, hub_token, settings
 
 __all__ = ["config"]
 
+_UNSET = {"arithmetic": "int8, or fp32 without a compiler", "hub": "that of huggingface_hub"}
+"""What settings mean that nobody has given."""
+
 
 def config(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
@@ -32,7 +35,7 @@ def config(
         made = {"schema_version": SCHEMA_VERSION, "file": str(path), "settings": content}
         say(dumps(made, indent=2))
         return
-    cells = [(name, _shown(value), source) for name, (value, source) in rows.items()]
+    cells = [(name, _shown(name, value), source) for name, (value, source) in rows.items()]
     show(table(("setting", "value", "source"), cells))
     say(f"\nfile {path}{'' if path.exists() else ', which is not there'}")
 
@@ -47,7 +50,7 @@ def _row(setting: Setting[object]) -> tuple[object, str]:
     return value, setting.source
 
 
-def _shown(value: object) -> str:
+def _shown(name: str, value: object) -> str:
     if value is None:
-        return "that of huggingface_hub"
+        return _UNSET[name]
     return str(value).lower() if isinstance(value, bool) else one_line(str(value))

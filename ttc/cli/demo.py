@@ -12,7 +12,7 @@ import typer
 from rich.progress import MofNCompleteColumn
 
 from ttc.cli.budgets import parse_budget
-from ttc.cli.engines import DEFAULT_MODEL, MODEL_HELP, engine_of
+from ttc.cli.engines import DEFAULT_MODEL, MODEL_HELP, ArithmeticOption, engine_of
 from ttc.cli.terminal import Fault, bars, counted, say, show, table
 from ttc.registry import room
 
@@ -29,6 +29,7 @@ def demo(
     ] = "tokens=1000",
     seed: Annotated[int, typer.Option(help="Seeds questions and samples.")] = 0,
     model: Annotated[str, typer.Option(help=MODEL_HELP)] = DEFAULT_MODEL,
+    arithmetic: ArithmeticOption = None,
     json: Annotated[
         Path | None, typer.Option("--json", help="Write a result file.", show_default=False)
     ] = None,
@@ -38,7 +39,7 @@ def demo(
     if json is not None:
         _check_target(json)
     _check_task(problems, seed)
-    with engine_of(model) as engine, bars(MofNCompleteColumn()) as update:
+    with engine_of(model, arithmetic) as engine, bars(MofNCompleteColumn()) as update:
         started = time.monotonic()
         rows: Sequence[Any] = room("benchmarks.demo").run_demo(
             engine,

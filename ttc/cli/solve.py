@@ -13,7 +13,7 @@ import typer
 
 from ttc.again import replay
 from ttc.cli.budgets import parse_budget, shortage
-from ttc.cli.engines import DEFAULT_MODEL, MODEL_HELP, engine_of
+from ttc.cli.engines import DEFAULT_MODEL, MODEL_HELP, ArithmeticOption, engine_of
 from ttc.cli.many import read_problems, show_outcomes, solve_problems
 from ttc.cli.outcomes import as_json, failure, show_outcome
 from ttc.cli.steering import steerable
@@ -36,7 +36,7 @@ _SANDBOXES = get_args(SandboxChoice)
 _ANSWER_WIDTH = 40
 _ALONE = ("question", "resume", "keep")
 """What goes with one question."""
-_ALSO_RESUMED = ("resume", "json", "model", "sandbox")
+_ALSO_RESUMED = ("resume", "json", "model", "arithmetic", "sandbox")
 """What may be given for a run that is gone on with."""
 
 
@@ -47,6 +47,7 @@ def solve(  # noqa: PLR0913 - every option of the command
     ] = None,
     strategy: Annotated[str, typer.Option(help=STRATEGY_HELP, metavar="SPEC")] = _STRATEGY,
     model: Annotated[str, typer.Option(help=MODEL_HELP)] = DEFAULT_MODEL,
+    arithmetic: ArithmeticOption = None,
     budget: Annotated[
         str,
         typer.Option(help="Limits of tokens, calls, seconds and others.", metavar="LIMITS"),
@@ -85,7 +86,7 @@ def solve(  # noqa: PLR0913 - every option of the command
         _leave_out(context, "--problems takes its questions from the file", _ALONE)
         graph, limits = parse(strategy), parse_budget(budget)
         asked = read_problems(problems, _format(answer_format))
-        with engine_of(model) as engine:
+        with engine_of(model, arithmetic) as engine:
             outcomes = solve_problems(
                 asked, graph, limits, allocator=allocator, model=engine, seed=seed, sandbox=jail
             )
@@ -94,7 +95,7 @@ def solve(  # noqa: PLR0913 - every option of the command
     if allocator is not None:
         raise Fault("--allocator shares a budget among the questions of --problems; name a file")
     if resume is not None:
-        outcome = _resumed(context, path_of(resume), model, jail)
+        outcome = _resumed(context, path_of(resume), _Model(model, arithmetic), jail)
     else:
         if question is None:
             raise Fault(
@@ -105,7 +106,7 @@ def solve(  # noqa: PLR0913 - every option of the command
         if seed is None:
             seed = secrets.randbits(32)  # few enough bits for every reader of JSON
         kept = _kept(context, keep, model)
-        outcome = _Begin(problem, strategy, limits, seed, kept, jail).on(model)
+        outcome = _Begin(problem, strategy, limits, seed, kept, jail).on(_Model(model, arithmetic))
     fault = shortage(outcome) or failure(outcome)
     if json:
         say(as_json(outcome))
@@ -124,6 +125,13 @@ def _kept(context: typer.Context, keep: bool, model: str) -> Path | None:
     return new_run() if keep else None
 
 
+class _Model(NamedTuple):
+    """What answers."""
+
+    name: str
+    arithmetic: str | None
+
+
 class _Begin(NamedTuple):
     """What is to be run."""
 
@@ -134,12 +142,12 @@ class _Begin(NamedTuple):
     journal: Path | None
     sandbox: SandboxChoice
 
-    def on(self, model: str) -> Outcome:
+    def on(self, model: _Model) -> Outcome:
         """What it comes to on a model."""
         parse(self.strategy)  # a fault in it is told before a model is loaded
         name = f"solve-{os.getpid()}" if self.journal is None else self.journal.stem
         with (
-            engine_of(model) as engine,
+            engine_of(*model) as engine,
             steerable(name) as control,
             watching(self.budget.tokens) as watch,
         ):
@@ -156,7 +164,7 @@ class _Begin(NamedTuple):
             )
 
 
-def _resumed(context: typer.Context, path: Path, model: str, sandbox: SandboxChoice) -> Outcome:
+def _resumed(context: typer.Context, path: Path, model: _Model, sandbox: SandboxChoice) -> Outcome:
     """The outcome of a run that is gone on with; of one that has ended, without its model."""
     others = [name for name in context.params if name not in _ALSO_RESUMED]
     _leave_out(context, "--resume takes all from the run", others)
@@ -171,7 +179,7 @@ def _resumed(context: typer.Context, path: Path, model: str, sandbox: SandboxCho
     if found.state == "finished":
         return replay(path)
     if not _is_given(context, "model"):
-        model = begun["engines"]["policy"]["name"]
+        model = model._replace(name=begun["engines"]["policy"]["name"])
     problem, budget = problem_of(begun["problem"]), Budget(**begun["budget"])
     return _Begin(problem, begun["text"], budget, begun["seed"], path, sandbox).on(model)
 

@@ -97,12 +97,14 @@ class JournaledEngine:
         key = f"{digest(segment)} cut back to {num_tokens}"
         return segment.beginning(count, self._journal.known(key, find)["text"])
 
-    def next_tokens(self, branch: Branch, top: int, *, at: Sequence[int] | None = None) -> Reading:
+    def next_tokens(
+        self, branch: Branch, top: int, *, at: Sequence[int] | None = None, owner: str = ""
+    ) -> Reading:
         """Asks the engine what comes next, unless it is known."""
         key = key_of(f"next {top} tokens", branch, () if at is None else at)
 
         def ask() -> Reading:
-            return self._engine.next_tokens(branch, top, at=at)
+            return self._engine.next_tokens(branch, top, at=at, owner=owner)
 
         return read(key, self.numerics, ask, self._journal)
 
@@ -110,20 +112,32 @@ class JournaledEngine:
         """Asks the engine."""
         self._engine.check_constraint(constraint)
 
-    def score(self, branch: Branch, suffixes: Sequence[Branch]) -> Reading:
+    def score(self, branch: Branch, suffixes: Sequence[Branch], *, owner: str = "") -> Reading:
         """Asks the engine for log probabilities, unless they are known."""
         key = key_of("score", branch, suffixes)
-        return read(key, self.numerics, lambda: self._engine.score(branch, suffixes), self._journal)
 
-    def reward(self, branch: Branch, rows: Sequence[int]) -> Reading:
+        def ask() -> Reading:
+            return self._engine.score(branch, suffixes, owner=owner)
+
+        return read(key, self.numerics, ask, self._journal)
+
+    def reward(self, branch: Branch, rows: Sequence[int], *, owner: str = "") -> Reading:
         """Asks the engine for rewards, unless they are known."""
         key = key_of("reward", branch, rows)
-        return read(key, self.numerics, lambda: self._engine.reward(branch, rows), self._journal)
 
-    def hidden(self, branch: Branch, rows: Sequence[int]) -> Reading:
+        def ask() -> Reading:
+            return self._engine.reward(branch, rows, owner=owner)
+
+        return read(key, self.numerics, ask, self._journal)
+
+    def hidden(self, branch: Branch, rows: Sequence[int], *, owner: str = "") -> Reading:
         """Asks the engine for hidden states, unless they are known."""
         key = key_of("hidden states", branch, rows)
-        return read(key, self.numerics, lambda: self._engine.hidden(branch, rows), self._journal)
+
+        def ask() -> Reading:
+            return self._engine.hidden(branch, rows, owner=owner)
+
+        return read(key, self.numerics, ask, self._journal)
 
     def submit(self, request: Request, on_chunk: OnChunk | None = None) -> Generation:
         """Asks the engine, unless the answer is known."""
@@ -176,19 +190,21 @@ class RecordedEngine:
             raise self._missing(f"the text of {num_tokens} tokens")
         return segment
 
-    def next_tokens(self, branch: Branch, top: int, *, at: Sequence[int] | None = None) -> Reading:
+    def next_tokens(
+        self, branch: Branch, top: int, *, at: Sequence[int] | None = None, owner: str = ""
+    ) -> Reading:
         """Nothing."""
         raise self._missing("next tokens")
 
-    def score(self, branch: Branch, suffixes: Sequence[Branch]) -> Reading:
+    def score(self, branch: Branch, suffixes: Sequence[Branch], *, owner: str = "") -> Reading:
         """Nothing."""
         raise self._missing("a score of given text")
 
-    def reward(self, branch: Branch, rows: Sequence[int]) -> Reading:
+    def reward(self, branch: Branch, rows: Sequence[int], *, owner: str = "") -> Reading:
         """Nothing."""
         raise self._missing("a reward of given text")
 
-    def hidden(self, branch: Branch, rows: Sequence[int]) -> Reading:
+    def hidden(self, branch: Branch, rows: Sequence[int], *, owner: str = "") -> Reading:
         """Nothing."""
         raise self._missing("hidden states of given text")
 

@@ -160,12 +160,12 @@ class FakeEngine:
         return segment.beginning(count, "".join(pieces[:count]))
 
     def next_tokens(
-        self, branch: Branch, top: int, *, at: Sequence[int] | None = None
+        self, branch: Branch, top: int, *, at: Sequence[int] | None = None, owner: str = ""
     ) -> _FakeReading:
         """It expects nothing."""
         raise EngineError("the fake engine expects no next token; use a model")
 
-    def score(self, branch: Branch, suffixes: Sequence[Branch]) -> _FakeReading:
+    def score(self, branch: Branch, suffixes: Sequence[Branch], *, owner: str = "") -> _FakeReading:
         """The log probabilities of texts after a branch, at once."""
         self.read.append((branch, tuple(suffix.text for suffix in suffixes)))
         lengths = [len(suffix.token_ids or ()) for suffix in suffixes]
@@ -173,7 +173,7 @@ class FakeEngine:
         values = tuple((value,) * n for value, n in zip(logprobs, lengths, strict=True))
         return self._reading(values, given=branch.num_tokens + sum(lengths), draws=sum(lengths))
 
-    def reward(self, branch: Branch, rows: Sequence[int]) -> _FakeReading:
+    def reward(self, branch: Branch, rows: Sequence[int], *, owner: str = "") -> _FakeReading:
         """The rewards of some tokens of a branch, at once."""
         if self._rewards is None:
             raise EngineError("the fake engine was made without rewards=; pass them")
@@ -182,7 +182,7 @@ class FakeEngine:
         values = tuple(tuple(rewards(branch, row).values()) for row in rows)
         return self._reading(values, given=branch.num_tokens, draws=len(rows))
 
-    def hidden(self, branch: Branch, rows: Sequence[int]) -> _FakeReading:
+    def hidden(self, branch: Branch, rows: Sequence[int], *, owner: str = "") -> _FakeReading:
         """It has none."""
         raise EngineError("the fake engine has no hidden states; run on a model")
 
