@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable, Sequence
 from concurrent.futures import Future
+from typing import Any
 
 import pytest
 
