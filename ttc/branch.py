@@ -51,6 +51,8 @@ class Branch:
     """The call that generated the segment, as `path#index`. `None` for text that was given."""
     constraint: Constraint | None = None
     """What the text had to be that the segment is a part of. `None` for text that was given."""
+    salt: str = ""
+    """Of a root: what keeps its part of a prefix cache apart. Roots of other salts share none."""
 
     def lineage(self) -> Iterator[Branch]:
         """The segments of this branch, from the root to this one."""
@@ -116,6 +118,7 @@ class Branch:
             stop_reason=None,
             call=self.call,
             constraint=self.constraint,
+            salt=self.salt,
             _whole=self._whole if isinstance(self, _Beginning) else self,
             _count=count,
             **({"text": text} if isinstance(text, str) else {"_spell": text}),

@@ -16,6 +16,7 @@ MUTABLE = {
     "ttc.engine.local.meter.Counters": "the engine's own thread counts in it",
     "ttc.engine.local.meter.Meter": "the engine's own thread measures with it",
     "ttc.engine.local.schedule.Work": "one step adds its pieces up in it",
+    "ttc.serve.job.Job": "one request notes on it what it has used",
     "ttc.strategies.comparing.Entry": "one run of one node notes verdicts on it",
     "ttc.strategies.refinement.Versions": "one run of one node adds versions to it",
 }

@@ -1,0 +1,263 @@
+"""Frames: a reply as a stream of server-sent events.
+
+Content starts when the answer is decided and is never revised. A plain sample is decided from the
+start, so its pieces go out as they come. Until then there are comments, and what the client asked
+to be told. A failure after the first byte is a frame of its own, and no `finish_reason` follows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import orjson
+from starlette.types import Receive, Scope, Send
+
+from ttc.serve.job import Job
+from ttc.serve.refusal import Refusal
+from ttc.serve.reply import Choice, choices_of, told_of, usage_of
+from ttc.serve.service import Service
+from ttc.serve.shapes import chunk, delta, last_delta
+from ttc.serve.thoughts import Thoughts
+from ttc.serve.watching import ClientGone, disconnected, ended
+from ttc.types import Chunk, Event, Outcome
+
+__all__ = ["Frames"]
+
+_HEADERS = [
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-cache, no-transform"),
+    (b"x-accel-buffering", b"no"),
+    (b"x-content-type-options", b"nosniff"),
+]
+_MAX_EVENTS = 256
+_MAX_SHOWN = 200
+_PIECE = 4_000
+_COMMENT = b": waiting\n\n"
+_DONE = b"data: [DONE]\n\n"
+
+
+class Frames:
+    """A response that runs a job while it is sent.
+
+    Args:
+        service: what runs it.
+        job: what is run.
+        model: the model's name, as the client wrote it.
+        on_end: is told the choices, or what went wrong, and the seconds to the first event.
+    """
+
+    def __init__(
+        self,
+        service: Service,
+        job: Job,
+        model: str,
+        on_end: Callable[[list[Choice], Exception | None, float | None], None],
+    ) -> None:
+        self._service, self._job, self._model, self._on_end = service, job, model, on_end
+        self._news = asyncio.Event()
+        self._pieces: deque[tuple[int, str, str]] = deque()
+        self._progress: deque[dict[str, Any]] = deque(maxlen=_MAX_EVENTS)
+        begun = job.root.text.rstrip().endswith("<think>")
+        self._thoughts = [Thoughts(begun=begun) for _ in range(job.ask.n)]
+        self._sent = [""] * job.ask.n
+        self._named: set[int] = set()
+        self._first: float | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Sends everything."""
+        job = self._job
+        tell = self._tell if job.plain is not None and job.ask.logprobs is None else None
+        watch = self._watch if job.ask.ttc.events or job.ask.ttc.thinking else None
+        work = asyncio.ensure_future(self._service.perform(job, tell, watch))
+        work.add_done_callback(lambda _: self._news.set())
+        gone = asyncio.ensure_future(disconnected(receive))
+        gone.add_done_callback(lambda _: self._news.set())
+        choices: list[Choice] = []
+        fault: Exception | None = None
+        try:
+            choices = await self._serve(work, gone, scope, receive, send)
+        except (Refusal, ClientGone) as error:
+            fault = error
+        except OSError:  # the connection broke while something was sent
+            fault = ClientGone()
+        except BaseException as error:
+            fault = error if isinstance(error, Exception) else ClientGone()
+            raise
+        finally:
+            gone.cancel()
+            await ended(work, job)
+            self._on_end(choices, fault, self._first)
+
+    async def _serve(
+        self,
+        work: asyncio.Task[list[Outcome]],
+        gone: asyncio.Task[None],
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+    ) -> list[Choice]:
+        try:
+            await self._until_begun(work, gone)
+        except Refusal as refusal:
+            await refusal.response()(scope, receive, send)
+            raise
+        await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
+        try:
+            await self._send(send, _COMMENT)
+            while not work.done():
+                is_silent = await self._wait(gone)
+                await self._send(send, self._drained() or (_COMMENT if is_silent else b""))
+            choices = await choices_of(self._job, work.result())
+            await self._send(send, self._drained() + self._ending(choices))
+        except Refusal as refusal:
+            self._drained()
+            await self._send(send, _frame(refusal.body))
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+            raise
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+        return choices
+
+    async def _until_begun(
+        self, work: asyncio.Task[list[Outcome]], gone: asyncio.Task[None]
+    ) -> None:
+        """Waits for the job's turn, as long as silence is allowed: so that a refusal has a status.
+
+        Raises:
+            Refusal: its turn will not come.
+        """
+        begun = asyncio.ensure_future(self._job.has_begun.wait())
+        try:
+            await asyncio.wait(
+                {work, begun, gone},
+                timeout=self._service.settings.heartbeat_s,
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+        finally:
+            begun.cancel()
+        if gone.done():
+            raise ClientGone
+        if work.done() and not self._job.has_begun.is_set():
+            work.result()
+
+    async def _wait(self, gone: asyncio.Task[None]) -> bool:
+        """Waits for news, as long as silence is allowed; whether there was silence."""
+        is_silent = False
+        try:
+            async with asyncio.timeout(self._service.settings.heartbeat_s):
+                await self._news.wait()
+        except TimeoutError:
+            is_silent = True
+        self._news.clear()
+        if gone.done():
+            raise ClientGone
+        return is_silent
+
+    async def _send(self, send: Send, body: bytes) -> None:
+        if body:
+            if self._first is None and body != _COMMENT:
+                self._first = time.monotonic() - self._job.began
+            await send({"type": "http.response.body", "body": body, "more_body": True})
+
+    # What comes from the run, in its own event loop.
+
+    def _tell(self, index: int, piece: Chunk) -> None:
+        thought, answer = self._thoughts[index].feed(piece.text)
+        if answer or (thought and self._job.ask.ttc.thinking):
+            self._pieces.append((index, thought, answer))
+            self._news.set()
+
+    def _watch(self, index: int, event: Event) -> None:
+        if self._job.ask.ttc.events:
+            self._progress.append({"index": index, **_progress(event)})
+        candidate = event.candidate
+        if self._job.ask.ttc.thinking and candidate is not None and self._job.plain is None:
+            self._pieces.append((index, f"{candidate.text}\n\n", ""))
+        self._news.set()
+
+    # What is sent.
+
+    def _drained(self) -> bytes:
+        """Frames of all that has come since; pieces of one choice in a row are one."""
+        frames = []
+        while self._progress:
+            told = self._progress.popleft()
+            empty = delta(self._job, told["index"])
+            frames.append(_frame(chunk(self._job, self._model, [empty], ttc=told)))
+        while self._pieces:
+            index, thought, answer = self._pieces.popleft()
+            while self._pieces and self._pieces[0][0] == index:
+                _, more_thought, more_answer = self._pieces.popleft()
+                thought, answer = thought + more_thought, answer + more_answer
+            frames.append(self._said(index, thought, answer))
+        return b"".join(frames)
+
+    def _said(self, index: int, thought: str, answer: str, **more: Any) -> bytes:
+        said: dict[str, Any] = {}
+        if index not in self._named:
+            self._named.add(index)
+            said["role"] = "assistant"
+        if thought and self._job.ask.ttc.thinking and self._job.ask.endpoint == "chat":
+            said["reasoning_content"] = thought
+        if answer or "role" in said:
+            said["content"] = answer
+        if not said:
+            return b""
+        self._sent[index] += answer
+        choice = {**delta(self._job, index, **said), **more}
+        return _frame(chunk(self._job, self._model, [choice]))
+
+    def _ending(self, choices: list[Choice]) -> bytes:
+        """The rest of every choice, why it ended, and what was used."""
+        frames = []
+        for choice in choices:
+            sent = self._sent[choice.index]
+            if not choice.content.startswith(sent):
+                raise Refusal(500, "the text was revised while it was sent", code="internal_error")
+            rest = choice.content[len(sent) :]
+            if self._job.ask.echo and not sent:
+                rest = (self._job.ask.problem.prompt or "") + rest
+            more = {}
+            if choice.tokens is not None:
+                more["logprobs"] = last_delta(self._job, choice, with_logprobs=True)["logprobs"]
+            is_first = choice.index not in self._named
+            if rest or is_first or more:
+                pieces = [rest[at : at + _PIECE] for at in range(0, len(rest), _PIECE)] or [""]
+                frames.append(self._said(choice.index, "", pieces[0], **more))
+                frames += [self._said(choice.index, "", piece) for piece in pieces[1:]]
+        for choice in choices:
+            last = last_delta(self._job, choice, with_logprobs=False)
+            told = {"ttc": told_of(self._job, choices)} if choice is choices[-1] else {}
+            frames.append(_frame(chunk(self._job, self._model, [last], **told)))
+        if self._job.ask.include_usage:
+            usage = usage_of(self._job, choices)
+            frames.append(_frame({**chunk(self._job, self._model, []), "usage": usage}))
+        return b"".join([*frames, _DONE])
+
+
+def _frame(content: dict[str, Any]) -> bytes:
+    return b"data: " + orjson.dumps(content) + b"\n\n"
+
+
+def _progress(event: Event) -> dict[str, Any]:
+    """An event as a client is told it: what was spent, by whom, and what was found."""
+    told: dict[str, Any] = {
+        "event": event.kind,
+        "path": event.path,
+        "tokens": event.usage.tokens,
+        "calls": event.usage.calls,
+        "tokens_by_role": {role: usage.tokens for role, usage in event.by_role.items()},
+    }
+    if event.call is not None:
+        told["call"] = event.call
+    if event.rule is not None:
+        told["rule"] = event.rule
+    if (candidate := event.candidate) is not None:
+        answer = candidate.answer
+        told["answer"] = answer if answer is None else answer[:_MAX_SHOWN]
+        told["status"] = candidate.status
+        told["scores"] = {name: score.value for name, score in candidate.scores.items()}
+    return told

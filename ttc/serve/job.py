@@ -1,0 +1,126 @@
+"""A job: one request that may run, with what it was bound to, and its whole life after that."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ttc.control import Control
+from ttc.graph import Node
+from ttc.journal import derive_seed
+from ttc.limits import Limits
+from ttc.ports import Engine
+from ttc.prices import Prices
+from ttc.sandbox.zygote import SandboxChoice
+from ttc.serve.ask import Ask
+from ttc.serve.keys import Key
+from ttc.serve.ledger import Reservation
+from ttc.serve.plain import Plain, Tell
+from ttc.solve import Arguments, run_one
+from ttc.types import Branch, Budget, Event, Outcome, Usage
+
+__all__ = ["Job", "Watch"]
+
+Watch = Callable[[int, Event], None]
+"""Who is told what happens in the run of a choice."""
+
+
+@dataclass(eq=False, kw_only=True)
+class Job:
+    """One request that was accepted."""
+
+    key: Key
+    ask: Ask
+    engines: Mapping[str, Engine]
+    graph: Node
+    """The compiled strategy; of a plain sample without a listener."""
+    root: Branch
+    """The prompt."""
+    limit: Budget
+    """What it may spend, over all its choices."""
+    prices: Prices
+    sandbox: SandboxChoice
+    deadline: float
+    """When it has to be over, by the monotonic clock."""
+    reservation: Reservation
+    overridden: tuple[str, ...] = ()
+    """Parameters of the request that the strategy has overridden."""
+    id: str = field(default_factory=lambda: secrets.token_hex(12))
+    created: int = field(default_factory=lambda: int(time.time()))
+    began: float = field(default_factory=time.monotonic)
+    usage: Usage = field(default_factory=Usage)
+    is_cancelled: bool = False
+    seed: int = 0
+    has_begun: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set once it waits no longer."""
+    _controls: list[Control] = field(default_factory=list)
+
+    @property
+    def left(self) -> float:
+        """Seconds until its deadline."""
+        return max(0.0, self.deadline - time.monotonic())
+
+    @property
+    def plain(self) -> Plain | None:
+        """The node of a plain sample."""
+        (first, *_) = self.graph.children()
+        return first if isinstance(first, Plain) else None
+
+    def cancel(self) -> None:
+        """Ends it: no branch of it lives one engine step later."""
+        self.is_cancelled = True
+        for control in self._controls:
+            control.cancel()
+
+    async def run(self, tell: Tell | None = None, watch: Watch | None = None) -> list[Outcome]:
+        """Its outcomes, one for each choice, or one with all choices of a plain sample.
+
+        Args:
+            tell: is told the pieces of a plain sample.
+            watch: is told what happens.
+        """
+        self.has_begun.set()
+        plain, graph = self.plain, self.graph
+        if plain is not None:
+            graph = graph.rebuilt((plain if tell is None else replace(plain, tell=tell),))
+        num_runs = 1 if plain is not None else self.ask.n
+        budgets = Limits(self.limit, None, None, 1).of_each(num_runs)
+        runs = [
+            self._run(index, graph, replace(budget, seconds=self.left), watch)
+            for index, budget in enumerate(budgets)
+        ]
+        tasks = [asyncio.ensure_future(run) for run in runs]
+        try:
+            outcomes = await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+            self.reservation.settle(self.usage)
+        return list(outcomes)
+
+    async def _run(self, index: int, graph: Node, budget: Budget, watch: Watch | None) -> Outcome:
+        seed = self.seed if index == 0 else derive_seed(self.seed, "choice", index)
+        control = Control()
+        if self.is_cancelled:
+            control.cancel()
+        self._controls.append(control)
+        told: dict[str, Any] = {}
+        if watch is not None:
+            told["watch"] = lambda event: watch(index, event)
+        arguments = Arguments(
+            None,
+            self.engines,
+            seed,
+            None,
+            self.prices,
+            told.get("watch"),
+            control,
+            self.sandbox,
+        )
+        outcome = await run_one(self.ask.problem, graph, self.engines, arguments, budget, None)
+        self.usage += outcome.usage
+        return outcome

@@ -1,0 +1,324 @@
+"""The service: from what a client asks to a job that may run."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import Mapping
+from dataclasses import fields
+from datetime import UTC, datetime
+from typing import Any
+
+from ttc.errors import ContextOverflow, EngineError, GraphError, PriceError
+from ttc.flow import Cost, Flow
+from ttc.graph import Node, compile_graph
+from ttc.ports import Engine
+from ttc.prices import Prices, check_limits
+from ttc.resources import LOGICAL, RESERVED
+from ttc.serve.ask import Ask
+from ttc.serve.job import Job, Watch
+from ttc.serve.keys import Key
+from ttc.serve.ledger import Ledger, ledger_sizes
+from ttc.serve.line import Line
+from ttc.serve.plain import Plain, Tell
+from ttc.serve.refusal import Refusal, conflicting, invalid, unsupported
+from ttc.serve.settings import Settings
+from ttc.serve.share import share_of
+from ttc.serve.strategy import chosen, fitted
+from ttc.types import Branch, Budget, Outcome, Sampling
+
+__all__ = ["Service"]
+
+_NAMES = tuple(f.name for f in fields(Budget))
+_RETRY_S = 5
+
+
+class Service:
+    """What all requests share: models, ledger, line.
+
+    Args:
+        models: the engines that are served, by the name that clients use.
+        roles: the engines of further roles.
+        settings: how they are served.
+        prices: what tokens cost; those of the user's `prices.toml` by default.
+    """
+
+    def __init__(
+        self,
+        models: Mapping[str, Engine],
+        *,
+        roles: Mapping[str, Engine] | None = None,
+        settings: Settings | None = None,
+        prices: Prices | None = None,
+    ) -> None:
+        self.models, self.roles = dict(models), dict(roles or {})
+        self.settings = settings or Settings()
+        self.prices = Prices.of_the_user() if prices is None else prices
+        self.ledger = Ledger(self.settings)
+        self.line = Line(self.settings.concurrency, self.settings.queue)
+        self.jobs: set[Job] = set()
+        """Those that were accepted and have not ended."""
+        self.is_draining = False
+        self.idle = asyncio.Event()
+        for engine in self.models.values():
+            self._check_prices(self.settings.request_budget, {"policy": engine, **self.roles})
+
+    async def accept(self, key: Key, ask: Ask) -> Job:
+        """Binds a request to a strategy, engines and a budget, and reserves that.
+
+        Raises:
+            Refusal: why it is not served.
+        """
+        if self.is_draining:
+            raise Refusal(
+                503,
+                "the server is about to end; try again, or ask another one",
+                code="draining",
+                headers={"Retry-After": str(_RETRY_S)},
+            )
+        began = time.monotonic()
+        engines = {
+            role: share_of(engine, key)
+            for role, engine in {**self.roles, "policy": self._model(key, ask)}.items()
+        }
+        graph, overridden = await self._graph(key, ask, engines)
+        root = await _root(engines["policy"], ask)
+        limit = self._limit(ask, engines)
+        most = self._most(ask, graph, limit, await _prompt_tokens(graph, ask, engines))
+        _check_least(limit, root)
+        job = Job(
+            key=key,
+            ask=ask,
+            engines=engines,
+            graph=graph,
+            root=root,
+            limit=limit,
+            prices=self.prices,
+            sandbox=self.settings.sandbox,
+            deadline=began + min(self.settings.deadline_s, limit.seconds or float("inf")),
+            reservation=self.ledger.reserve(key, most),
+            overridden=overridden,
+            seed=secrets.randbits(53) if ask.seed is None else ask.seed,
+        )
+        self.jobs.add(job)
+        return job
+
+    async def perform(
+        self, job: Job, tell: Tell | None = None, watch: Watch | None = None
+    ) -> list[Outcome]:
+        """Runs a job in its turn. Cancelling it ends the job; what it spent is settled.
+
+        Raises:
+            Refusal: its turn did not come.
+        """
+        try:
+            try:
+                async with asyncio.timeout(job.left):
+                    await self.line.enter(job.key.name)
+            except TimeoutError:
+                raise Refusal(
+                    429,
+                    "the request's turn did not come before its deadline; try again",
+                    code="queue_timeout",
+                    headers={"Retry-After": str(_RETRY_S)},
+                ) from None
+            try:
+                return await job.run(tell, watch)
+            finally:
+                self.line.leave()
+        finally:
+            self._done(job)
+
+    def _done(self, job: Job) -> None:
+        """Forgets a job, and settles it where it never ran."""
+        job.reservation.settle(job.usage)
+        self.jobs.discard(job)
+        if not self.jobs:
+            self.idle.set()
+            self.idle.clear()
+
+    async def drain(self) -> None:
+        """Takes no more, lets what runs go on for a while, and then ends it."""
+        self.is_draining = True
+        loop = asyncio.get_running_loop()
+        end = loop.time() + self.settings.drain_s
+        while self.jobs and (left := end - loop.time()) > 0:
+            try:
+                await asyncio.wait_for(self.idle.wait(), left)
+            except TimeoutError:
+                break
+        for job in list(self.jobs):
+            job.cancel()
+
+    def _model(self, key: Key, ask: Ask) -> Engine:
+        if ask.model not in self.models:
+            known = ", ".join(self.models)
+            shown = ask.model if len(ask.model) <= 80 else f"{ask.model[:77]}..."
+            raise Refusal(
+                404,
+                f"there is no model {shown!r}; there is {known}",
+                code="model_not_found",
+                param="model",
+            )
+        if key.models is not None and ask.model not in key.models:
+            raise Refusal(
+                403, f"this key may not use {ask.model}", code="model_not_allowed", param="model"
+            )
+        return self.models[ask.model]
+
+    async def _graph(
+        self, key: Key, ask: Ask, engines: Mapping[str, Engine]
+    ) -> tuple[Node, tuple[str, ...]]:
+        _check_engine(engines["policy"], ask)
+        if ask.constraint is not None:
+            try:
+                await asyncio.to_thread(engines["policy"].check_constraint, ask.constraint)
+            except ValueError as error:
+                raise invalid("response_format", f"it cannot be held to: {error}") from None
+        # A stranger's text may be slow to read, as far as its size lets it be.
+        graph = await asyncio.to_thread(chosen, ask, self.settings, key)
+        if graph is None:
+            return compile_graph(self._plain(ask)), ()
+        graph, overridden = fitted(graph, ask, self.settings.sampling)
+        try:
+            await asyncio.to_thread(graph.validate, engines)
+        except GraphError as error:
+            raise invalid(
+                "model", f"the strategy cannot run: {error}", "invalid_strategy"
+            ) from None
+        return compile_graph(graph), overridden
+
+    def _plain(self, ask: Ask) -> Node:
+        sampling = Sampling(constraint=ask.constraint, logprobs=ask.logprobs or 0, **ask.drawn)
+        most = self.settings.max_tokens if ask.max_tokens is None else ask.max_tokens
+        return Plain(n=ask.n, max_tokens=most, sampling=sampling, until=ask.until)
+
+    def _limit(self, ask: Ask, engines: Mapping[str, Engine]) -> Budget:
+        """The least of what it asks for and what is allowed."""
+        allowed, asked = self.settings.request_budget, ask.budget
+        share = None if ask.effort is None else self.settings.efforts[ask.effort]
+        limits: dict[str, Any] = {}
+        for name in _NAMES:
+            most, own = getattr(allowed, name), getattr(asked, name)
+            if most is not None and share is not None and name != "seconds":
+                most = int(most * share) if name in LOGICAL else float(most * share)
+            known = [limit for limit in (most, own) if limit is not None]
+            limits[name] = min(known, default=None)
+        try:
+            self._check_prices(asked, engines)
+        except PriceError as error:
+            raise invalid("ttc.budget", str(error)) from None
+        return Budget(**limits)
+
+    def _check_prices(self, budget: Budget, engines: Mapping[str, Engine]) -> None:
+        today = datetime.now(UTC).date()
+        found = {role: self.prices.of(engine.name, on=today) for role, engine in engines.items()}
+        check_limits(budget, engines, {role: p for role, p in found.items() if p is not None})
+
+    def _most(self, ask: Ask, graph: Node, limit: Budget, prompt: int) -> dict[str, int]:
+        """What a request reserves: the most that it can use, and at most its limit."""
+        plain = isinstance(graph.children()[0], Plain)
+        runs = 1 if plain else ask.n
+        worst = graph.bound(Flow())
+        is_own = ask.spec is not None and ask.spec not in self.settings.named
+        if is_own:
+            self._check_bound(worst, runs)
+        sizes = ledger_sizes(limit)
+        known = {name: getattr(worst, name) for name in LOGICAL}
+        if known["tokens"] is not None:
+            known["tokens"] += prompt
+        for name, most in known.items():
+            if most is not None:
+                sizes[name] = min(most * runs, sizes.get(name, most * runs))
+            elif name not in sizes and (is_own or name == "tokens"):
+                raise invalid(
+                    "ttc.budget",
+                    f"nothing bounds the {name} of this strategy; pass ttc.budget.{name}",
+                    "unbounded_strategy",
+                )
+        return {name: sizes[name] for name in RESERVED if name in sizes}
+
+    def _check_bound(self, worst: Cost, runs: int) -> None:
+        for name in ("calls", "verifier_calls"):
+            most = getattr(worst, name)
+            if most is None:
+                raise invalid("model", f"nothing bounds the strategy's {name}", "invalid_strategy")
+            if most * runs > self.settings.max_calls:
+                raise invalid(
+                    "model",
+                    f"the strategy may need {most * runs} {name}, and {self.settings.max_calls} "
+                    "are allowed; ask for less",
+                    "invalid_strategy",
+                )
+
+
+def _check_engine(engine: Engine, ask: Ask) -> None:
+    can = engine.capabilities
+    if ask.constraint is not None and not can.grammar:
+        raise unsupported(
+            "response_format", "this model's engine cannot hold a text to a form; leave it out"
+        )
+    if ask.logprobs is not None and can.logprobs <= ask.logprobs:
+        raise unsupported(
+            "logprobs" if not can.logprobs else "top_logprobs",
+            f"this model tells at most {can.logprobs} log probabilities of a token",
+        )
+    if ask.logprobs and not hasattr(engine, "spell"):
+        raise unsupported(
+            "top_logprobs", "this model does not tell how other tokens are spelled; leave it out"
+        )
+    if ask.constraint is not None and ask.until:
+        raise conflicting(
+            "stop", "response_format says where a text ends, so stop has no place beside it"
+        )
+
+
+async def _root(engine: Engine, ask: Ask) -> Branch:
+    """The prompt, if it leaves room for one token."""
+    try:
+        root = await asyncio.to_thread(engine.root, ask.problem, "policy")
+    except ContextOverflow as error:
+        raise _overflow(str(error), ask) from None
+    except EngineError as error:
+        raise invalid("messages" if ask.endpoint == "chat" else "prompt", str(error)) from None
+    room = None if engine.context is None else engine.context - root.num_tokens
+    if room is not None and room < 1:
+        raise _overflow(
+            f"the prompt has {root.num_tokens} tokens and needs room for one more, and the context "
+            f"holds {engine.context}; shorten the prompt",
+            ask,
+        )
+    return root
+
+
+def _overflow(message: str, ask: Ask) -> Refusal:
+    param = "messages" if ask.endpoint == "chat" else "prompt"
+    return invalid(param, message, "context_length_exceeded")
+
+
+async def _prompt_tokens(graph: Node, ask: Ask, engines: Mapping[str, Engine]) -> int:
+    """The tokens of the problem's prompt, for every role that reads it."""
+    roles = {"policy"}.union(*(placed.node.roles for placed in graph.walk()))
+    roots = [
+        await asyncio.to_thread(engines[role].root, ask.problem, role)
+        for role in sorted(roles)
+        if not engines[role].capabilities.reward
+    ]
+    return sum(root.num_tokens for root in roots)
+
+
+def _check_least(limit: Budget, root: Branch) -> None:
+    least = root.num_tokens + 1
+    if limit.tokens is not None and limit.tokens < least:
+        raise invalid(
+            "ttc.budget",
+            f"the request needs at least {least} tokens and may have {limit.tokens}; raise "
+            "ttc.budget.tokens, or shorten the prompt",
+            "budget_too_small",
+        )
+    for name in ("calls", "seconds"):
+        if getattr(limit, name) == 0:
+            raise invalid(
+                "ttc.budget", f"the request needs {name} and may have 0", "budget_too_small"
+            )
