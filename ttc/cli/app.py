@@ -32,6 +32,7 @@ from ttc.cli.runs import runs
 from ttc.cli.sample import sample
 from ttc.cli.solve import solve
 from ttc.cli.terminal import Fault, complain, say
+from ttc.cli.view import view
 from ttc.errors import NodeError, SettingsError, TTCError
 from ttc.registry import DISTRIBUTION
 
@@ -45,7 +46,7 @@ app = typer.Typer(
     add_completion=False,
     help="Turns extra inference into better answers, under a budget that it never exceeds.",
 )
-for _command in (solve, sample, control, graph, doctor, pull, remove, models, config, demo):
+for _command in (solve, sample, control, view, graph, doctor, pull, remove, models, config, demo):
     app.command()(_command)
 for _name, _group in {"runs": runs, "pool": pool}.items():
     app.add_typer(_group, name=_name)
