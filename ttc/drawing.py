@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import MISSING, Field, fields, is_dataclass
 from typing import Any
 
 from ttc.graph import Chain, Node, compile_graph, join, label
 
-__all__ = ["dot", "mermaid", "network", "written"]
+__all__ = ["dot", "drawing_values", "mermaid", "network", "written"]
 
 
 def network(graph: Node) -> Any:
@@ -18,10 +19,18 @@ def network(graph: Node) -> Any:
     """
     import networkx
 
-    network = networkx.DiGraph()
-    network.add_node("prompt", label="prompt")
-    _add(network, compile_graph(graph), "", ["prompt"])
+    drawn, network = _Drawn(compile_graph(graph)), networkx.DiGraph()
+    for path, label_ in drawn.nodes.items():
+        network.add_node(path, label=label_)
+    network.add_edges_from(drawn.edges)
     return network
+
+
+def drawing_values(graph: Node) -> dict[str, Any]:
+    """The compiled form as JSON: the label of each path, and pairs of paths."""
+    drawn = _Drawn(compile_graph(graph))
+    nodes = {path: re.sub(r" at 0x[0-9a-f]+", "", told) for path, told in drawn.nodes.items()}
+    return {"nodes": nodes, "edges": [list(edge) for edge in drawn.edges]}
 
 
 def mermaid(graph: Node) -> str:
@@ -48,23 +57,31 @@ def dot(graph: Node) -> str:
     return "\n".join([*lines, "}"]) + "\n"
 
 
-def _add(network: Any, graph: Node, path: str, sources: list[str]) -> list[str]:
-    """Draws what is inside a graph; returns the paths that what follows reads."""
-    ends: list[str] = []
-    for index, child in enumerate(graph.children()):
-        here = join(path, label(index, child))
-        tails = sources
-        if child.name:
-            network.add_node(here, label=_describe(here, child))
-            network.add_edges_from((source, here) for source in sources)
-            tails = [here]
-        if child.children():
-            tails = _add(network, child, here, tails)
-        if isinstance(graph, Chain):
-            sources = tails
-        else:
-            ends += tails
-    return sources if isinstance(graph, Chain) else ends
+class _Drawn:
+    """What is drawn of a graph: nodes by path with their labels, and who reads whom."""
+
+    def __init__(self, graph: Node) -> None:
+        self.nodes: dict[str, str] = {"prompt": "prompt"}
+        self.edges: list[tuple[str, str]] = []
+        self._add(graph, "", ["prompt"])
+
+    def _add(self, graph: Node, path: str, sources: list[str]) -> list[str]:
+        """Draws what is inside a graph; returns the paths that what follows reads."""
+        ends: list[str] = []
+        for index, child in enumerate(graph.children()):
+            here = join(path, label(index, child))
+            tails = sources
+            if child.name:
+                self.nodes[here] = _describe(here, child)
+                self.edges += [(source, here) for source in sources]
+                tails = [here]
+            if child.children():
+                tails = self._add(child, here, tails)
+            if isinstance(graph, Chain):
+                sources = tails
+            else:
+                ends += tails
+        return sources if isinstance(graph, Chain) else ends
 
 
 def written(value: Any) -> str:

@@ -168,6 +168,8 @@ class EngineCall(ABC):
         self.usage += Usage(tokens=tokens, calls=1, tokens_cancelled=cancelled)
         ticket.settle({"tokens": tokens, "calls": 1, **self._meter.booked(ticket.granted)})
         self._run.book(self._charged, self.usage)
+        if self._charged != "policy":
+            detail["role"] = self._charged
         self._end(detail)
 
     def _end(self, detail: Mapping[str, Any]) -> None:

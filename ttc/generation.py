@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from ttc.types import Branch, Sampling, Usage
 
-__all__ = ["Generation", "Reading", "Request", "Steerable"]
+__all__ = ["Generation", "Reading", "Request", "Spelling", "Steerable"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,3 +86,11 @@ class Reading(Protocol):
 
     def cancel(self) -> int:
         """Ends the call before the next engine step, from any thread; it has generated nothing."""
+
+
+@runtime_checkable
+class Spelling(Protocol):
+    """An engine that knows the text of each token by itself."""
+
+    def spell(self, token_id: int) -> bytes:
+        """The bytes of a token; of many a one they are only a part of a character."""

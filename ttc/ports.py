@@ -21,7 +21,7 @@ from ttc.capabilities import Capabilities
 from ttc.clock import Clock, Timer
 from ttc.constraints import Constraint
 from ttc.costs import Costs
-from ttc.generation import Generation, Reading, Request, Steerable
+from ttc.generation import Generation, Reading, Request, Spelling, Steerable
 from ttc.types import (
     UNFILTERED,
     Branch,
@@ -54,6 +54,7 @@ __all__ = [
     "Reading",
     "Request",
     "Scope",
+    "Spelling",
     "Steerable",
     "Stream",
     "Timer",
@@ -462,6 +463,9 @@ class Scope(Protocol):
 
         `physical`: it rests on what is measured. `end=False`: it stopped nothing.
         """
+
+    def note(self, **values: Any) -> None:
+        """Tells whoever looks at the run something that no result depends on; values are JSON."""
 
     def refused(self, refusal: BudgetExceeded) -> None:
         """Notes that a limit ended the node's work, before anything is cancelled for that."""

@@ -376,6 +376,10 @@ class NodeScope(Readings):
         if end and not self._aside:
             self._run.decided(self.path, kind)
 
+    def note(self, **values: Any) -> None:
+        """Tells whoever looks at the run; see `ttc.ports.Scope`."""
+        self._run.journal.note(self.path, values)
+
     def arrived(self, launched: int) -> None:
         """Records what a node took up next; see `ttc.ports.Scope`."""
         self._run.arrived(self.path, launched)

@@ -101,8 +101,8 @@ class LocalEngine:
         self._tokens, self._template = source.tokens, source.template
         self._cutter = Cutter(source.tokens)
         self._grammars = Grammars(source.tokens)
-        self._reward = source.config.reward
-        self._name, self._threads = name, num_threads
+        self.spell = source.tokens.bytes_of
+        self._reward, self._name, self._threads = source.config.reward, name, num_threads
         self._costs = self._batch.model.costs
         self._context = min(source.config.context, kv_bytes // self._batch.page_bytes * PAGE)
         self._reader = Reader(

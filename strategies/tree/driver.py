@@ -175,6 +175,7 @@ class Driver:
             self._candidates[flight.work.id] = landed.candidate
         self._candidates.update(landed.scored)
         self.state = self._search.policy.tell(self.state, result)
+        self._note(flight.work, landed.candidate, result)
         self._take()
 
     def _take(self) -> None:
@@ -187,6 +188,24 @@ class Driver:
                 self._ready.append(self._completed(id))
         self._given = len(given)
         self._prune()
+
+    def _note(
+        self, work: Expansion | Comparison, candidate: Candidate | None, result: Result
+    ) -> None:
+        """Tells who looks at the run what became of an ask; numbers go on over all searches."""
+        if isinstance(work, Comparison):
+            values = {str(self._first + id): value for id, value in result.values.items()}
+            self._scope.note(compared=values)
+            return
+        self._scope.note(
+            node=self._first + work.id,
+            parent=self._first + work.parent if work.parent else None,
+            action=work.action,
+            call=None if candidate is None else candidate.branch.call,
+            status=result.status,
+            value=result.value,
+            twin=None if result.duplicate_of is None else self._first + result.duplicate_of,
+        )
 
     def _completed(self, id: int) -> Candidate:
         candidate, complete = self._candidates[id], self._search.complete
@@ -221,6 +240,8 @@ class Driver:
         gone = {id for id in self._candidates if tree[id].status == "dropped"}
         for id in gone:
             del self._candidates[id]
+        if gone:
+            self._scope.note(dropped=sorted(self._first + id for id in gone))
         for flight in self._flights:
             work = flight.work
             is_gone = isinstance(work, Expansion) and tree[work.id].status == "dropped"

@@ -437,7 +437,7 @@ def test_a_file_that_is_no_journal_is_left_alone(path: Path, content: bytes, mes
 
 
 def test_a_journal_of_another_version_is_refused(path: Path) -> None:
-    from ttc.journal.disk import line_of
+    from ttc.journal.entries import line_of
 
     path.write_bytes(line_of({"is": "run", "schema_version": 99}) + b"\n")
 

@@ -50,7 +50,9 @@ def test_the_wheel_holds_nothing_else(wheel: zipfile.ZipFile) -> None:
 
     assert extra == set()
     kernels = {f"ttc/{path.relative_to(ROOT)}" for path in (ROOT / "engine").rglob("*.[ch]")}
-    assert {n for n in _code(wheel) if not n.endswith(".py")} == {"ttc/py.typed", *kernels}
+    page = {f"ttc/view/assets/{path.name}" for path in (ROOT / "ttc/view/assets").iterdir()}
+    others = {name for name in _code(wheel) if not name.endswith(".py")}
+    assert others == {"ttc/py.typed", *kernels, *page}
 
 
 def test_the_wheel_has_one_top_level_name(wheel: zipfile.ZipFile) -> None:

@@ -33,6 +33,7 @@ from ttc.cli.sample import sample
 from ttc.cli.serve import key, serve
 from ttc.cli.solve import solve
 from ttc.cli.terminal import Fault, complain, say
+from ttc.cli.view import view
 from ttc.errors import NodeError, SettingsError, TTCError
 from ttc.registry import DISTRIBUTION
 
@@ -52,6 +53,7 @@ for _command in (
     serve,
     key,
     control,
+    view,
     graph,
     doctor,
     pull,

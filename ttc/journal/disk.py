@@ -11,13 +11,14 @@ half a line at its end is the only damage that a kill can do.
     intent  an engine or a verifier is about to be asked
     answer  what came of it: a segment, a failure, scores, or where a stop cut it
     record  one entry of the trace: what was granted, used, refused or decided
+    note    what only those want to know who look at a run, such as the tree of a search
+    words   the texts of tokens, each once
     end     what the run came to
 """
 
 from __future__ import annotations
 
 import json
-import zlib
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -26,6 +27,7 @@ from typing import Any
 from ttc.errors import BudgetExceeded, EngineError, JournalMismatch, RecordError, Revoked
 from ttc.journal.by_hand import ByHand, changes_of
 from ttc.journal.engines import PATIENCE_S, JournaledEngine
+from ttc.journal.entries import entry_of, is_whole, line_of
 from ttc.journal.trace import Journal
 from ttc.journal.values import (
     Values,
@@ -42,15 +44,12 @@ from ttc.ports import Clock, Engine, Verifier
 from ttc.prices import Prices
 from ttc.types import Outcome, Record, Score
 
-__all__ = ["SCHEMA_VERSION", "DiskJournal", "Kept", "compare", "is_whole", "line_of", "read"]
+__all__ = ["SCHEMA_VERSION", "DiskJournal", "Kept", "compare", "read"]
 
 SCHEMA_VERSION = 1
 
-_OF_NO_ACCOUNT = ("at", "began", "created", "engines", "prices", "text")
+_OF_NO_ACCOUNT = ("at", "began", "created", "engines", "graph", "prices", "text")
 """What the first line holds for readers: no result depends on it."""
-
-
-_encode = json.JSONEncoder(separators=(",", ":"), default=repr).encode
 
 
 class Kept:
@@ -71,11 +70,14 @@ class Kept:
         self.intents: dict[str, Values] = {}
         self.answers: dict[str, Values] = {}
         self.records: dict[tuple[str, str, int], Values] = {}
+        self.notes: set[str] = set()
+        self.words: set[tuple[str, int]] = set()
+        """Tokens whose texts are told, with the arithmetic of their engine."""
         self.end: Values | None = None
         self.elapsed = 0.0
         self.tokens_lost = 0
         for number, line in enumerate(lines, 1):
-            entry = _entry(line)
+            entry = entry_of(line)
             if entry is None:
                 raise RecordError(
                     f"{name}: line {number} is damaged; put back a copy of the file, or remove it"
@@ -102,6 +104,10 @@ class Kept:
             key = entry["path"], entry["kind"], entry["index"]
             self.records.pop(key, None)  # so that the latest comes last
             self.records[key] = entry
+        elif kind == "note":
+            self.notes.add(_text(entry))
+        elif kind == "words":
+            self.words.update((entry["engine"], int(token)) for token in entry["words"])
         elif kind == "end":
             self.end = entry
 
@@ -189,6 +195,20 @@ class DiskJournal(Journal):
         """Forgets a call that never came to be, here and in the file."""
         self._write_record(replace(self._records[place], detail={"dropped": True}))
         super().drop(place)
+
+    def note(self, path: str, values: Mapping[str, Any]) -> None:
+        """Writes what those want to know who look at the run, unless it is there from before."""
+        entry = {"path": path, **values}
+        if not self._kept.notes or _text(entry) not in self._kept.notes:
+            self._write("note", entry)
+
+    def said(self, engine: str, token_ids: Iterable[int], spell: Callable[[int], bytes]) -> None:
+        """Writes the texts of tokens that are new. Any thread may call it."""
+        new = {id for id in token_ids if (engine, id) not in self._kept.words}
+        if new:
+            self._kept.words.update((engine, id) for id in new)
+            words = {id: spell(id).decode(errors="surrogateescape") for id in sorted(new)}
+            self._write("words", {"engine": engine, "words": words})
 
     def engine(self, engine: Engine) -> Engine:
         """The engine, with the journal before it."""
@@ -391,25 +411,6 @@ class DiskJournal(Journal):
             self.fault.__cause__ = error
 
 
-def line_of(values: Mapping[str, Any]) -> bytes:
-    """A line of a journal, without its newline."""
-    body = _encode(values).encode()
-    return b"%08x %s" % (zlib.crc32(body), body)
-
-
-def _entry(line: bytes) -> Values | None:
-    """What a line says; `None` where it is not what was written."""
-    checksum, _, body = line.partition(b" ")
-    if checksum != b"%08x" % zlib.crc32(body):
-        return None
-    return json.loads(body)  # type: ignore[no-any-return]
-
-
-def is_whole(line: bytes) -> bool:
-    """Whether a line is all that was written of it."""
-    return _entry(line) is not None
-
-
 def read(path: Path, name: str) -> Kept:
     """What a file holds; it is not changed.
 
@@ -421,6 +422,10 @@ def read(path: Path, name: str) -> Kept:
     except OSError as error:
         raise RecordError(f"{name} cannot be read: {error.strerror}") from error
     return Kept([*lines, rest] if is_whole(rest) else lines, name)
+
+
+def _text(entry: Values) -> str:
+    return json.dumps(entry, sort_keys=True, default=repr)
 
 
 def _produced(answer: Values) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from hashlib import blake2b
 from typing import Any, Protocol, cast
@@ -28,7 +28,16 @@ from ttc.journal.values import (
     usage_of,
     usage_values,
 )
-from ttc.ports import Capabilities, Clock, Engine, Generation, Reading, Request, Steerable
+from ttc.ports import (
+    Capabilities,
+    Clock,
+    Engine,
+    Generation,
+    Reading,
+    Request,
+    Spelling,
+    Steerable,
+)
 from ttc.types import Branch, Chunk, Problem, Usage
 
 __all__ = ["PATIENCE_S", "Answers", "JournaledEngine", "RecordedEngine"]
@@ -54,6 +63,9 @@ class Answers(ReadingAnswers, Protocol):
 
     def lost(self, key: str, output_tokens: int) -> EngineError:
         """The failure of a call that was cut and cannot be asked again; the outcome tells of it."""
+
+    def said(self, engine: str, token_ids: Iterable[int], spell: Callable[[int], bytes]) -> None:
+        """Writes the texts of tokens that are new."""
 
 
 class JournaledEngine:
@@ -248,6 +260,8 @@ class _Asked:
         self.future: Future[Branch] = Future()
         self._journal, self._key, self._on_chunk = journal, request.call, on_chunk
         self._chunks: list[list[Any]] = []
+        self._numerics = engine.numerics
+        self._spell = engine.spell if isinstance(engine, Spelling) else None
         self._ending, self._has_ended = threading.Lock(), False
         try:
             self._call = engine.submit(request, None if on_chunk is None else self._pass_on)
@@ -284,6 +298,8 @@ class _Asked:
         if error is None:
             segment = future.result()
             usage = usage_values(self._call.usage)
+            if self._spell is not None and segment.token_ids is not None:
+                self._journal.said(self._numerics, segment.token_ids, self._spell)
             self._end({"segment": segment_values(segment), "usage": usage})
             _resolve(self.future, segment)
             return

@@ -11,8 +11,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
+from ttc.drawing import drawing_values
 from ttc.errors import RecordError
-from ttc.journal.disk import SCHEMA_VERSION, DiskJournal, Kept, is_whole, read
+from ttc.graph import Node
+from ttc.journal.disk import SCHEMA_VERSION, DiskJournal, Kept, read
+from ttc.journal.entries import is_whole
 from ttc.journal.values import Values, engine_values, plain, price_values, problem_values
 from ttc.lines import Lines, is_in_use
 from ttc.ports import Clock, Engine
@@ -94,7 +97,7 @@ def remove(path: Path) -> None:
 
 def facts_of(
     problem: Problem,
-    graph: object,
+    graph: Node,
     text: str | None,
     seed: int | None,
     budget: Budget,
@@ -123,6 +126,7 @@ def facts_of(
         "numerics": {role: engine.numerics for role, engine in engines.items()},
         "prices": {role: price_values(price) for role, price in prices.items()},
         "engines": {role: plain(engine_values(engine)) for role, engine in engines.items()},
+        "graph": drawing_values(graph),
     }
 
 

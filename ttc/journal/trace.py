@@ -16,7 +16,15 @@ from weakref import WeakKeyDictionary
 from ttc.ports import Engine, Verifier
 from ttc.types import Branch, Record, Score
 
-__all__ = ["Journal", "derive_seed", "digest", "fingerprint", "in_order"]
+__all__ = [
+    "Journal",
+    "derive_seed",
+    "digest",
+    "extended",
+    "fingerprint",
+    "fingerprint_of",
+    "in_order",
+]
 
 
 def derive_seed(run_seed: int, path: str, index: int | str) -> int:
@@ -27,8 +35,13 @@ def derive_seed(run_seed: int, path: str, index: int | str) -> int:
 
 def fingerprint(branch: Branch, **request: Any) -> str:
     """A hash of a whole request: everything that the engine's answer depends on."""
+    return fingerprint_of(digest(branch), **request)
+
+
+def fingerprint_of(digest: str, **request: Any) -> str:
+    """The fingerprint of a request for a branch with this hash."""
     whole = hashlib.blake2b(digest_size=16)
-    whole.update(digest(branch).encode())
+    whole.update(digest.encode())
     whole.update(repr(sorted(request.items())).encode())
     return whole.hexdigest()
 
@@ -39,14 +52,15 @@ def digest(branch: Branch) -> str:
     if found is None:
         found = ""
         for segment in branch.lineage():
-            found = _digests.get(segment) or _extended(found, segment)
+            content = segment.text if segment.token_ids is None else segment.token_ids
+            found = _digests.get(segment) or extended(found, segment.role, content)
             _digests[segment] = found
     return found
 
 
-def _extended(before: str, segment: Branch) -> str:
-    content = segment.text if segment.token_ids is None else segment.token_ids
-    text = json.dumps([before, segment.role, content])
+def extended(before: str, role: str, content: str | Sequence[int]) -> str:
+    """The hash of a branch with one more segment: its text, or its tokens where it has any."""
+    text = json.dumps([before, role, content])
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
@@ -82,6 +96,9 @@ class Journal:
     def drop(self, place: int) -> None:
         """Forgets a call that never came to be: nothing was spent on it."""
         self._records.pop(place, None)
+
+    def note(self, path: str, values: Mapping[str, Any]) -> None:
+        """Takes what only those who look at the run want to know: no part of its trace."""
 
     def trace(self) -> tuple[Record, ...]:
         """All records, by path and index: an order that no timing can change."""

@@ -15,12 +15,23 @@ from ttc.costs import Costs
 from ttc.errors import EngineError, RecordError
 from ttc.ports import Capabilities, Engine
 from ttc.prices import Price
-from ttc.types import Branch, Budget, Chunk, Message, Problem, Score, ToolCall, Usage
+from ttc.types import (
+    Branch,
+    Budget,
+    Candidate,
+    Chunk,
+    Message,
+    Problem,
+    Score,
+    ToolCall,
+    Usage,
+)
 
 __all__ = [
     "Values",
     "branch_of",
     "budget_of",
+    "candidate_values",
     "capabilities_of",
     "chunk_of",
     "chunk_values",
@@ -123,6 +134,18 @@ def score_values(score: Score) -> Values:
 def score_of(values: Mapping[str, Any]) -> Score:
     """The score that such values describe."""
     return Score(**{**values, "range": _tuples(values["range"])})
+
+
+def candidate_values(what: str, candidate: Candidate) -> Values:
+    """What a selector did with a candidate, for those who look at the run."""
+    return {
+        what: candidate.branch.call,
+        "answer": candidate.answer,
+        "key": None if candidate.key is None else repr(candidate.key),
+        "status": candidate.status,
+        "scores": {name: score.value for name, score in candidate.scores.items()},
+        "confidence": candidate.confidence,
+    }
 
 
 def usage_values(usage: Usage) -> Values:

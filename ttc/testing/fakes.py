@@ -137,6 +137,10 @@ class FakeEngine:
         ids = (zlib.crc32(text.encode()),) if as_token else _ids(text)
         return Branch(parent=branch, role=branch.role, text=text, token_ids=ids)
 
+    def spell(self, token_id: int) -> bytes:
+        """A word that it has said; of any other nothing."""
+        return self.said.get(token_id, "").encode()
+
     def check_constraint(self, constraint: Constraint) -> None:
         """It holds to none."""
         raise ValueError(

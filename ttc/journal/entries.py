@@ -1,0 +1,31 @@
+"""One line of a journal: a JSON object behind its checksum."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Mapping
+from typing import Any
+
+__all__ = ["entry_of", "is_whole", "line_of"]
+
+_encode = json.JSONEncoder(separators=(",", ":"), default=repr).encode
+
+
+def line_of(values: Mapping[str, Any]) -> bytes:
+    """A line of a journal, without its newline."""
+    body = _encode(values).encode()
+    return b"%08x %s" % (zlib.crc32(body), body)
+
+
+def entry_of(line: bytes) -> dict[str, Any] | None:
+    """What a line says; `None` where it is not what was written."""
+    checksum, _, body = line.partition(b" ")
+    if checksum != b"%08x" % zlib.crc32(body):
+        return None
+    return json.loads(body)  # type: ignore[no-any-return]
+
+
+def is_whole(line: bytes) -> bool:
+    """Whether a line is all that was written of it."""
+    return entry_of(line) is not None
