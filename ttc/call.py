@@ -88,6 +88,7 @@ class Call(EngineCall):
         self._produced = 0
         self._sent = 0
         self._cue = 0
+        self._is_counted = True  # where an engine tells no tokens, all that it was allowed count
         self._tail = self._tail_tokens()
         self._max_tokens = self._fitting()
         self._enter("call", plan.index, self._fingerprint())
@@ -210,6 +211,7 @@ class Call(EngineCall):
         generation.future.add_done_callback(deliver(loop, self._arrival))
         segment: Branch = await self._arrival
         self._check_cut()  # it may have been cut between its arrival and this step
+        self._is_counted &= segment.length is not None
         produced = max_tokens if segment.length is None else segment.length
         self._count(produced)
         if produced > max_tokens:
@@ -247,4 +249,6 @@ class Call(EngineCall):
             return
         tokens = ticket.prompt_tokens + self._cue + self._produced
         granted = ticket.granted["tokens"] - ticket.prompt_tokens
+        if not self._is_counted:
+            detail["uncounted"] = True
         self._book(ticket, tokens, granted=granted, finish=finish, **detail)

@@ -43,7 +43,8 @@ class Meter:
             output_tokens: what it generated.
         """
         measured = self._told(generation)
-        input_tokens = measured.input_tokens or sent
+        is_told = measured.input_tokens or measured.cached_input_tokens is not None
+        input_tokens = measured.input_tokens if is_told else sent
         known = self._flops is not None and measured.flops is not None
         self._flops = (self._flops or 0) + (measured.flops or 0) if known else None
         cost: float | None = None

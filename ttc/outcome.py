@@ -37,7 +37,7 @@ def outcome_of(run: Run, chosen: Sequence[Candidate], error: TTCError | None) ->
         trace=run.journal.trace(),
         stopped_by=_stopped_by(run, valid, error),
         refusal=run.refusal,
-        timing_dependent=(*run.timing, *run.journal.timing()),
+        timing_dependent=(*run.timing, *_unrepeatable(run), *run.journal.timing()),
         seconds_by=MappingProxyType(run.seconds_by),
         seed=run.seed,
         numerics=MappingProxyType({role: e.numerics for role, e in run.engines.items()}),
@@ -45,6 +45,15 @@ def outcome_of(run: Run, chosen: Sequence[Candidate], error: TTCError | None) ->
         oracle=run.oracle,
         error=error,
     )
+
+
+def _unrepeatable(run: Run) -> list[str]:
+    """Models that took part, and that give other texts when they are asked again."""
+    engines = {role: run.engines[role] for role in run.usage_by_role if role in run.engines}
+    names = {e.name for e in engines.values() if not e.capabilities.replayable}
+    return [
+        f"the model {name} may answer otherwise when it is asked again" for name in sorted(names)
+    ]
 
 
 def _stopped_by(run: Run, candidate: Candidate | None, error: TTCError | None) -> str:

@@ -19,6 +19,7 @@ from ttc.ports import Engine
 
 __all__ = [
     "DISTRIBUTION",
+    "SERVED",
     "install_hint",
     "is_pool",
     "load_allocator",
@@ -32,6 +33,9 @@ __all__ = [
 
 DISTRIBUTION = "ttc-orchestrator"
 """The name under which ttc is installed; `ttc` itself belongs to another project."""
+
+SERVED = "openai:"
+"""How names of models begin that are at an OpenAI-compatible server."""
 
 _BUILT_IN: Mapping[str, Mapping[str, str]] = {
     "nodes": {
@@ -223,7 +227,7 @@ def load_engine(
     """The engine of a model: the name of a local one, a path of a model or pool, or itself.
 
     Args:
-        model: see `ttc.engine.local.hub.models.find`.
+        model: see `ttc.engine.local.hub.models.find`; `openai:NAME@URL` is a model at a server.
         progress: is told a stage of loading, how much of it is done, and of how much.
         arithmetic: what a local model computes with; by default that of the settings.
 
@@ -237,6 +241,9 @@ def load_engine(
         return model
     if is_pool(model):
         return cast("Engine", room("engine.replay").ReplayEngine(model))
+    if model.startswith(SERVED):
+        servers = room("engine.openai")
+        return cast("Engine", servers.connect(servers.named(model.removeprefix(SERVED))))
     try:
         local = import_module("ttc.engine.local")
         told = {} if progress is None else {"progress": progress}

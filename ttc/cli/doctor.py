@@ -18,7 +18,7 @@ import typer
 from ttc.cli.models import where
 from ttc.cli.terminal import one_line, show, table
 from ttc.errors import EngineError, SandboxError
-from ttc.registry import DISTRIBUTION, install_hint, room
+from ttc.registry import DISTRIBUTION, SERVED, install_hint, room
 from ttc.sandbox.zygote import Zygote
 
 __all__ = ["doctor"]
@@ -31,8 +31,21 @@ def doctor(
     bench: Annotated[
         bool, typer.Option("--bench", help="Also measure the processor's roofs: some seconds.")
     ] = False,
+    server: Annotated[
+        str | None,
+        typer.Option(
+            help="Tell what a server does instead: a dozen small requests.",
+            metavar="openai:NAME@URL",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
-    """Tell what this machine can do."""
+    """Tell what this machine can do, or a server."""
+    if server is not None:
+        servers = room("engine.openai")
+        report = servers.probe(servers.named(server.removeprefix(SERVED)))
+        show(table(("", ""), report.rows()))
+        return
     checks: dict[str, Callable[[], str]] = {
         "ttc": _version,
         "python": lambda: f"{platform.python_version()}, {sys.executable}",

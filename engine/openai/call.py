@@ -1,0 +1,247 @@
+"""One call of a server: sent, read as it streams, and sent again only where that costs nothing.
+
+Its task runs on the engine's own loop; `cancel` may come from any thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from ttc.engine.openai.bodies import beginning_of, body_of
+from ttc.engine.openai.failures import Failure, Refused, Unknown, failure_of
+from ttc.engine.openai.frames import MOST_BYTES, Frames
+from ttc.engine.openai.replies import Reply
+from ttc.errors import EngineError
+from ttc.types import Branch, Chunk, Usage
+
+if TYPE_CHECKING:
+    from ttc.engine.openai.engine import OpenAIEngine
+    from ttc.engine.openai.routes import Route, Routes
+    from ttc.ports import Request
+
+__all__ = ["Call"]
+
+_DRAINED_S = 1.0
+"""How long a stream may stay open after its last event."""
+_MOST_OF_A_FAULT = 1_000_000
+
+
+class Call:
+    """A running call; implements `ttc.ports.Generation`."""
+
+    def __init__(
+        self,
+        engine: OpenAIEngine,
+        request: Request,
+        on_chunk: Callable[[Chunk], None] | None,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        """A call; `start` sends it.
+
+        Args:
+            engine: whose it is.
+            request: what was asked for.
+            on_chunk: is told of every piece.
+            loop: where `start` will be called.
+
+        Raises:
+            EngineError: it asks for what the server cannot do.
+        """
+        self._path, body = body_of(request, engine.name, engine.report)
+        self._body = json.dumps(body, ensure_ascii=False).encode()
+        self.future: Future[Branch] = Future()
+        self._engine, self._service, self._request = engine, engine.service, request
+        self._loop = loop
+        self._key = secrets.token_hex(16)  # the same for all attempts
+        self._on_chunk = on_chunk
+        self._reply = Reply(request, on_chunk)
+        self._is_sent = False
+        self._lock = threading.Lock()
+        self._is_over = False
+        self._produced = 0
+        self._usage: Usage | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def usage(self) -> Usage:
+        """What the server told; nothing where nothing was sent."""
+        if self._usage is not None:
+            return self._usage
+        return self._reply.usage if self._is_sent else Usage()
+
+    def cancel(self) -> int:
+        """Closes its connection, and counts what the server may have written until then.
+
+        Where the server is not known to end the call, it is all that was allowed.
+        """
+        if self._close():
+            self._produced = self._spent()
+            self._loop.call_soon_threadsafe(self._stop)
+        return self._produced
+
+    def _stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    def _spent(self) -> int:
+        if not self._is_sent:
+            return 0
+        most = self._request.max_tokens
+        if self._reply.finish is not None:
+            return min(most, self._reply.charged)
+        is_cut = self._engine.capabilities.cancel
+        return min(most, self._reply.at_most + 1) if is_cut else most  # one is on its way
+
+    def _close(self) -> bool:
+        """Ends it for good; whether it had not ended before."""
+        with self._lock:
+            if self._is_over:
+                return False
+            self._usage = self.usage
+            self._is_over = True
+            return True
+
+    def start(self, routes: Routes) -> None:
+        """Sends it, on the loop of its routes, unless it was cancelled before."""
+        if not self._is_over:
+            self._task = asyncio.get_running_loop().create_task(self._run(routes))
+
+    async def _run(self, routes: Routes) -> None:
+        try:
+            async with asyncio.timeout(self._service.seconds):
+                await self._in_attempts(routes)
+        except TimeoutError:
+            said = f"the call took more than {self._service.seconds:g} seconds"
+            self._fail(Unknown(said) if self._is_sent else Refused(said))
+        except EngineError as error:
+            self._fail(error)
+        except asyncio.CancelledError:
+            self._fail(EngineError("the call was cancelled"))
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever it is, who waits has to hear of it
+            self._fail(Unknown(f"{type(error).__name__}: {error}"))
+
+    async def _in_attempts(self, routes: Routes) -> None:
+        """The first attempt, and others where a failure allows them."""
+        import tenacity
+
+        retrying = tenacity.AsyncRetrying(
+            retry=tenacity.retry_if_exception(self._may_go_again),
+            stop=tenacity.stop_after_attempt(self._service.attempts),
+            reraise=True,
+        )
+        await retrying(self._attempt, routes)
+
+    def _may_go_again(self, error: BaseException) -> bool:
+        known = isinstance(error, Unknown) and self._service.deduplicates
+        return isinstance(error, Failure) and (error.again or known)
+
+    async def _attempt(self, routes: Routes) -> None:
+        route = await routes.take(beginning_of(self._request.branch), self._service.seconds)
+        try:
+            await self._ask(route)
+            routes.well(route)
+        except Failure as failure:
+            if failure.again or isinstance(failure, Unknown):
+                routes.rest(route, failure.after)
+            raise
+        finally:
+            routes.leave(route)
+
+    async def _ask(self, route: Route) -> None:
+        import httpx2
+
+        self._reply = Reply(self._request, self._on_chunk, after=self._reply)
+        headers = {"idempotency-key": self._key}
+        self._is_sent = True
+        try:
+            async with route.client.stream(
+                "POST", route.url + self._path, content=self._body, headers=headers
+            ) as answer:
+                if answer.status_code != 200:
+                    raise await _fault(answer)
+                await self._read(answer)
+        except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout) as error:
+            self._is_sent = False
+            said = f"{route.url} cannot be reached: {error!r:.200}"
+            raise Refused(said, again=True) from None
+        except httpx2.TimeoutException:
+            silence = self._service.silence
+            raise Unknown(f"the server said nothing for {silence:g} seconds") from None
+        except (httpx2.HTTPError, OSError) as error:
+            raise Unknown(f"the connection broke: {error!r:.200}") from None
+        except Refused:
+            self._is_sent = False
+            raise
+
+    async def _read(self, answer: Any) -> None:
+        if answer.headers.get("content-encoding", "identity") != "identity":
+            raise Unknown("the server compressed its reply, unasked")
+        if answer.headers.get("content-type", "").startswith("application/json"):
+            self._reply.take(await _whole(answer, MOST_BYTES))  # it does not stream
+            self._done()
+            return
+        frames, pieces = Frames(), answer.aiter_raw()
+        async for piece in pieces:
+            for event in frames.feed(piece):
+                if event.strip() == b"[DONE]":
+                    self._done()
+                    await _drain(pieces)
+                    return
+                self._reply.take(event)
+        self._done()  # some servers close the stream instead
+
+    def _done(self) -> None:
+        """Gives the whole reply to who waits."""
+        segment = self._reply.segment()
+        self._engine.check_copy(self._reply)
+        if self._close():
+            self._produced = self._reply.charged
+            self.future.set_result(segment)
+
+    def _fail(self, error: EngineError) -> None:
+        if isinstance(error, Unknown):
+            error.output_tokens = self._request.max_tokens
+        key = self._service.key
+        if key and key in str(error):
+            error.args = (str(error).replace(key, "[the key]"),)
+        if self._close():
+            self._produced = error.output_tokens
+            self.future.set_exception(error)
+
+
+async def _whole(answer: Any, most: int) -> bytes:
+    body = bytearray()
+    async for piece in answer.aiter_raw():
+        body += piece
+        if len(body) > most:
+            raise Unknown(f"the server sent more than {most:,} bytes")
+    return bytes(body)
+
+
+async def _drain(pieces: Any) -> None:
+    """Reads what a server sends after its last event, so that the connection can be used again."""
+    with suppress(Exception):  # the call has its result
+        async with asyncio.timeout(_DRAINED_S):
+            async for _ in pieces:
+                pass
+
+
+async def _fault(answer: Any) -> EngineError:
+    """What an answer means that is no success."""
+    said, code = (await _whole(answer, _MOST_OF_A_FAULT)).decode("utf-8", "replace"), ""
+    try:
+        error = json.loads(said)
+        error = error.get("error", error)
+        code = str(error.get("code") or error.get("type") or "")
+        said = str(error.get("message", said))
+    except (ValueError, AttributeError):
+        pass
+    return failure_of(answer.status_code, answer.headers, said, code=code)

@@ -1,0 +1,202 @@
+"""OpenAIEngine: a model at any server that speaks OpenAI's API.
+
+Its branches hold texts, so a prompt can be sampled as often as one likes, and no text is gone on
+with: what forks is refused before anything is spent. What else the server can do was found out by
+asking it; see `probe`.
+
+A call is sent again only where it surely was not done; see `failures`. One that may have been done
+is charged at its worst case, and so is one whose tokens nobody told.
+
+Cost: about a tenth of a millisecond of processor time for a call beside the HTTP client's own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any, NoReturn
+
+from ttc.constraints import Constraint
+from ttc.engine.openai.bodies import constrained, prompt_text
+from ttc.engine.openai.call import Call
+from ttc.engine.openai.replies import Reply
+from ttc.engine.openai.report import Report
+from ttc.engine.openai.routes import Route, Routes
+from ttc.engine.openai.service import Service
+from ttc.engine.thread import LoopThread
+from ttc.errors import EngineError
+from ttc.ports import Capabilities, Reading, Request
+from ttc.registry import install_hint
+from ttc.types import Branch, Chunk, Problem
+
+__all__ = ["OpenAIEngine", "http_client"]
+
+_THREAD = LoopThread("ttc-openai")
+_REMEMBERED = 4096
+_CONNECT_S = 10.0
+_IDLE_S = 2.0
+"""How long an idle connection is kept: less than servers keep theirs, so none breaks in use."""
+
+
+class OpenAIEngine:
+    """Asks a service; implements `ttc.ports.Engine`."""
+
+    def __init__(self, service: Service, report: Report | None = None) -> None:
+        """An engine.
+
+        Args:
+            service: which model, and where.
+            report: what was found out about its servers; by default they can sample, and no more.
+        """
+        self.service, self.report = service, report or Report()
+        self.name = service.model
+        seeds = "honoured" if self.report.seed else "not known to be honoured"
+        self.numerics = f"{service.model}, {self.report.kind} server, seeds {seeds}"
+        self.capabilities: Capabilities = self.report.capabilities(cancels=service.cancels)
+        self.context: int | None = None  # it counts tokens, and nobody here does
+        self.costs = None
+        self.labels: tuple[str, ...] = ()
+        self._routes: Routes | None = None
+        self._loop: Any = None
+        self._seen: OrderedDict[str, str] = OrderedDict()
+
+    def __repr__(self) -> str:
+        return f"OpenAIEngine({self.service})"
+
+    def root(self, problem: Problem, role: str) -> Branch:
+        """What the server is told of a problem, as JSON."""
+        text = prompt_text(problem)
+        more = self.report.overhead
+        count = len(text.encode()) + more if more else None
+        return Branch(role=role, text=text, token_ids=None, token_count=count)
+
+    def append(self, branch: Branch, text: str, *, as_token: bool = False) -> Branch:
+        """Always refused.
+
+        Raises:
+            EngineError: the server goes on with no text.
+        """
+        self._refuse(f"goes on with no text, so {text!r} cannot be appended; leave out tails")
+
+    def cut(self, branch: Branch, num_tokens: int) -> Branch:
+        """Always refused.
+
+        Raises:
+            EngineError: it has no tokens.
+        """
+        self._refuse("has texts without tokens, so none can be cut; run searches elsewhere")
+
+    def submit(self, request: Request, on_chunk: Callable[[Chunk], None] | None = None) -> Call:
+        """Queues a call."""
+        loop = _THREAD.loop
+        call = Call(self, request, on_chunk, loop)
+        loop.call_soon_threadsafe(self._start, call)
+        return call
+
+    def _start(self, call: Call) -> None:
+        call.start(self.routes())
+
+    def check_copy(self, reply: Reply) -> None:
+        """Looks whether a reply is another call's, as a cache between here and there gives it.
+
+        Raises:
+            EngineError: it is; a copy counts for nothing.
+        """
+        if reply.id is None or not self.report.ids:
+            return
+        if self._seen.get(reply.id) == reply.text != "":
+            raise EngineError(
+                f"the server of {self.name} answered with a copy of an earlier reply, "
+                f"{reply.id[:60]!r}; turn the cache before it off"
+            )
+        self._seen[reply.id] = reply.text
+        if len(self._seen) > _REMEMBERED:
+            self._seen.popitem(last=False)
+
+    def routes(self) -> Routes:
+        """The servers, for the running loop: that of the engines' own thread."""
+        loop = _THREAD.loop
+        if self._routes is None or self._loop is not loop:
+            routes = [Route(url, http_client(self.service, url)) for url in self.service.urls]
+            limits = {"concurrency": self.service.concurrency, "rate": self.service.rate}
+            self._routes, self._loop = Routes(routes, **limits), loop  # type: ignore[arg-type]
+            weakref.finalize(self, _close, self._routes, loop).atexit = False
+        return self._routes
+
+    def check_constraint(self, constraint: Constraint) -> None:
+        """Whether the server was found to hold to such a constraint."""
+        constrained(constraint, self.report)
+
+    def next_tokens(self, branch: Branch, top: int, *, at: Sequence[int] | None = None) -> Reading:
+        """Always refused."""
+        self._refuse("tells of no next tokens; run on an engine that does")
+
+    def score(self, branch: Branch, suffixes: Sequence[Branch]) -> Reading:
+        """Always refused."""
+        self._refuse("scores no text; run on an engine that does")
+
+    def reward(self, branch: Branch, rows: Sequence[int]) -> Reading:
+        """Always refused."""
+        self._refuse("gives no rewards; run on a reward model")
+
+    def hidden(self, branch: Branch, rows: Sequence[int]) -> Reading:
+        """Always refused."""
+        self._refuse("tells of no hidden states; run on an engine that does")
+
+    def close(self) -> None:
+        """Closes the connections; calls that run are cut."""
+        routes, self._routes = self._routes, None
+        if routes is not None:
+            _THREAD.run(_closed(routes))
+
+    def _refuse(self, what: str) -> NoReturn:
+        raise EngineError(f"{self.name} is asked through a text API: it {what}")
+
+
+async def _closed(routes: Routes) -> None:
+    for route in routes.all:
+        await route.client.aclose()
+
+
+def _close(routes: Routes, loop: asyncio.AbstractEventLoop) -> None:
+    """Closes the connections of an engine that is gone."""
+    with suppress(RuntimeError):  # the loop is gone as well
+        asyncio.run_coroutine_threadsafe(_closed(routes), loop)
+
+
+def http_client(service: Service, url: str) -> Any:
+    """A client for one server, which sends nothing by itself and follows no redirect."""
+    try:
+        import httpx2
+        import tenacity  # noqa: F401 - so that its absence is told before a call
+    except ModuleNotFoundError as error:
+        raise EngineError(
+            f"OpenAI-compatible servers need {error.name}: {install_hint('openai')}"
+        ) from None
+    verify: Any = False  # nothing to verify, and reading the certificates takes a while
+    if url.startswith("https:"):
+        import ssl
+
+        verify = ssl.create_default_context()
+    headers = {
+        "content-type": "application/json",
+        "accept": "text/event-stream, application/json",
+        "accept-encoding": "identity",
+        "user-agent": "ttc",
+    }
+    if service.key is not None:
+        headers["authorization"] = f"Bearer {service.key}"
+    return httpx2.AsyncClient(
+        verify=verify,
+        trust_env=False,
+        headers=headers,
+        timeout=httpx2.Timeout(service.silence, connect=_CONNECT_S, pool=None),
+        limits=httpx2.Limits(
+            max_connections=None,
+            max_keepalive_connections=service.concurrency,
+            keepalive_expiry=_IDLE_S,
+        ),
+    )
