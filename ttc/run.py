@@ -7,6 +7,7 @@ import contextvars
 import logging
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 from ttc.budget import LOGICAL, MEASURED, Account
@@ -19,10 +20,9 @@ from ttc.stopwatch import Part, Stopwatch
 from ttc.types import Branch, Budget, Candidate, Event, Problem, Record, Usage
 
 if TYPE_CHECKING:
-    from ttc.sandbox.zygote import SandboxChoice
-
-if TYPE_CHECKING:
     from ttc.allocate import Bidder
+    from ttc.sandbox.zygote import SandboxChoice
+    from ttc.tools.port import ToolResult
 
 __all__ = ["EPSILON_S", "GRACE_S", "Abortable", "Run"]
 
@@ -86,6 +86,8 @@ class Run:
 
     oracle = False
     """Whether a verifier knew the right answer."""
+    actor: str | None = None
+    """The path of the one node whose tools act on the world."""
 
     def __init__(
         self,
@@ -139,6 +141,11 @@ class Run:
         self._decisions: dict[str, str] = {}
         if self.journal.tokens_lost:
             self.book("lost", Usage(tokens_lost=self.journal.tokens_lost))
+
+    @cached_property
+    def tool_results(self) -> dict[str, asyncio.Future[ToolResult]]:
+        """What pure calls of tools came to, or will."""
+        return {}
 
     @property
     def owner(self) -> str:
