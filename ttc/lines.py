@@ -83,6 +83,14 @@ class Lines:
             self._size += len(data)
         self._is_dirty.set()
 
+    def sync(self) -> None:
+        """Brings everything to the disk, and waits for it.
+
+        Raises:
+            OSError: the disk does not take it.
+        """
+        os.fsync(self._file)
+
     def close(self) -> None:
         """Brings everything to the disk, and lets others have the file."""
         self._closing.set()

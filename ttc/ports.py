@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from ttc.sandbox.extraction import Completion
     from ttc.sandbox.forms import Tests
     from ttc.sandbox.limits import Limits
+    from ttc.tools.port import Confirm, Tool, ToolResult
 
 __all__ = [
     "Capabilities",
@@ -388,6 +389,21 @@ class Scope(Protocol):
 
         Raises:
             SandboxError: no jail holds here, and the run did not ask to do without.
+        """
+
+    async def call(
+        self,
+        tool: Tool,
+        arguments: Mapping[str, Any],
+        *,
+        earlier: Sequence[Mapping[str, Any]] = (),
+        after_untrusted: bool = True,
+        confirm: Confirm | None = None,
+    ) -> ToolResult:
+        """Calls a tool, charged as a call; whatever comes of it is data.
+
+        See `ttc.tool_call.Asked` for the arguments. An irreversible call acts at once: a node
+        whose branches are to be chosen among parks it instead.
         """
 
     async def equivalent(

@@ -7,7 +7,8 @@ import contextvars
 import logging
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 from ttc.budget import LOGICAL, MEASURED, Account
 from ttc.errors import BudgetExceeded, EngineError, Revoked, TTCError
@@ -22,6 +23,7 @@ from ttc.types import Branch, Budget, Candidate, Event, EventKind, Problem, Reco
 if TYPE_CHECKING:
     from ttc.allocate import Bidder
     from ttc.sandbox.zygote import SandboxChoice
+    from ttc.tools.port import ToolResult
 
 __all__ = ["EPSILON_S", "GRACE_S", "Abortable", "Run"]
 
@@ -85,6 +87,8 @@ class Run:
 
     oracle = False
     """Whether a verifier knew the right answer."""
+    actor: str | None = None
+    """The path of the one node whose tools act on the world."""
 
     def __init__(
         self,
@@ -138,6 +142,11 @@ class Run:
         self._decisions: dict[str, str] = {}
         if self.journal.tokens_lost:
             self.book("lost", Usage(tokens_lost=self.journal.tokens_lost))
+
+    @cached_property
+    def tool_results(self) -> dict[str, asyncio.Future[ToolResult]]:
+        """What pure calls of tools came to, or will."""
+        return {}
 
     @property
     def owner(self) -> str:

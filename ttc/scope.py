@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from ttc.sandbox.extraction import Completion
     from ttc.sandbox.forms import Tests
     from ttc.sandbox.limits import Limits
+    from ttc.tools.port import Confirm, Tool, ToolResult
 
 __all__ = ["NodeScope"]
 
@@ -82,7 +83,7 @@ class NodeScope(Readings):
         self._beside, self._aside = beside, aside
         self._calls: dict[str, Call] = {}
         self._children: set[str] = set()
-        self._verified = self._executed = 0
+        self._verified = self._executed = self._used = 0
         self._priorities: dict[int, float] = {}
         self._when_closed: Callable[[], None] = lambda: None
 
@@ -207,6 +208,33 @@ class NodeScope(Readings):
         call = ProgramCall(self._run, self.path, index, (program, tests, limits))
         work.calls.append(call)
         return await call.run(work, program, tests, limits)
+
+    async def call(
+        self,
+        tool: Tool,
+        arguments: Mapping[str, Any],
+        *,
+        earlier: Sequence[Mapping[str, Any]] = (),
+        after_untrusted: bool = True,
+        confirm: Confirm | None = None,
+    ) -> ToolResult:
+        """Calls a tool, charged as a call; see `ttc.ports.Scope`."""
+        from ttc.tool_call import Asked, ToolUse  # tools are loaded when they are needed
+
+        work = self._open_work()
+        self._run.check_deadline()
+        index, self._used = self._used, self._used + 1
+        asked = Asked(
+            tool=tool,
+            arguments=arguments,
+            earlier=tuple(earlier),
+            after_untrusted=after_untrusted,
+            confirm=confirm,
+        )
+        inner = self._child(f"tool{index}", self._account, aside=True)
+        use = ToolUse(self._run, self._account, index, asked, (inner, inner))
+        work.calls.append(use)
+        return await use.run()
 
     async def equivalent(
         self, pairs: Sequence[tuple[Candidate, Candidate]]

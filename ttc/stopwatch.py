@@ -1,9 +1,9 @@
 """Stopwatch: where the wall time of a run goes, so that what ttc itself takes is told.
 
 Each moment counts for one part: the engine, if a call of it runs; else a program in the sandbox;
-else a verifier; else waiting for admission, by the ledger, an allocator or a pause. What is left is
-orchestration: the nodes' own work, reading answers, and the event loop. So the parts sum up to the
-wall time exactly.
+else a verifier; else a tool; else waiting for admission, by the ledger, an allocator or a pause.
+What is left is orchestration: the nodes' own work, reading answers, and the event loop. So the
+parts sum up to the wall time exactly.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import Literal, TypeAlias
 
 __all__ = ["PARTS", "Part", "Stopwatch"]
 
-Part: TypeAlias = Literal["engine", "sandbox", "verifier", "waiting"]
+Part: TypeAlias = Literal["engine", "sandbox", "verifier", "tool", "waiting"]
 
-PARTS: tuple[Part, ...] = ("engine", "sandbox", "verifier", "waiting")
+PARTS: tuple[Part, ...] = ("engine", "sandbox", "verifier", "tool", "waiting")
 """The parts that calls are in; of several at once the first counts."""
 
 

@@ -320,8 +320,8 @@ class Record:
     """The node that asked or decided."""
     index: int
     """Which of the node's calls, or of its decisions, this is."""
-    kind: Literal["call", "score", "verify", "execution", "decision"]
-    """A call that generates, reads given text, or verifies; a program; a decision."""
+    kind: Literal["call", "score", "verify", "execution", "tool", "decision"]
+    """A call that generates, reads given text, or verifies; a program; a tool; a decision."""
     fingerprint: str = ""
     """A hash of the whole request: branch, sampling, ends, seed."""
     detail: Mapping[str, Any] = field(default_factory=dict)
@@ -371,8 +371,8 @@ class Outcome:
     timing_dependent: tuple[str, ...] = ()
     """What makes the result depend on timing; empty when a second run must give the same."""
     seconds_by: Mapping[str, float] = field(default_factory=dict, compare=False)
-    """Where `usage.seconds` went: the engine, the sandbox, verifiers, waiting for admission, and
-    orchestration, which is ttc's own; see `ttc.stopwatch`."""
+    """Where `usage.seconds` went: the engine, the sandbox, verifiers, tools, waiting for admission,
+    and orchestration, which is ttc's own; see `ttc.stopwatch`."""
     seed: int
     numerics: Mapping[str, str]
     """The engine and its arithmetic, by role."""

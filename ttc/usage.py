@@ -25,7 +25,7 @@ class Usage:
     tokens: int = 0
     """Logical: output tokens, and each distinct prompt token of the problem's trees once."""
     calls: int = 0
-    """Logical: engine calls; a call and its tail are one."""
+    """Logical: calls of engines, and of tools (role `tools`); a call and its tail are one."""
     verifier_calls: int = 0
     """Logical: candidates that a verifier was asked to score."""
     tokens_cancelled: int = 0

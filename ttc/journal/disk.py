@@ -238,6 +238,32 @@ class DiskJournal(Journal):
         self.answered(key, answer)
         return scores
 
+    async def effect(
+        self,
+        key: str,
+        request: Mapping[str, Any],
+        *,
+        again: bool,
+        make: Callable[[], Awaitable[Mapping[str, Any]]],
+    ) -> Mapping[str, Any] | None:
+        """The recorded result of a call of a tool, or what `make` gives.
+
+        An act is on the disk before it is made; one that was begun and cut is never made again.
+        """
+        known = self.asked(key, dict(request), again=again)
+        if known is not None:
+            return known if "status" in known else None
+        if not again and self._file is not None:
+            self._file.sync()
+        answer = dict(await make())
+        self.answered(key, answer)
+        self.check()
+        return answer
+
+    def effect_ended(self, key: str, values: Mapping[str, Any]) -> None:
+        """Keeps what a call came to whose tool has not ended."""
+        self.answered(key, dict(values))
+
     def deadline(self, started: float, seconds: float, now: float) -> float:
         """The run's deadline. One that has passed leaves time to replay what came before it."""
         if not self._kept.answers:

@@ -115,6 +115,23 @@ class Journal:
         """The scores of the verifier call at a place: here, always what `ask` gives."""
         return await ask()
 
+    async def effect(
+        self,
+        key: str,
+        request: Mapping[str, Any],
+        *,
+        again: bool,
+        make: Callable[[], Awaitable[Mapping[str, Any]]],
+    ) -> Mapping[str, Any] | None:
+        """What a call of a tool came to: here, always what `make` gives.
+
+        `None` where it was begun and cut, and may not be made `again`.
+        """
+        return await make()
+
+    def effect_ended(self, key: str, values: Mapping[str, Any]) -> None:
+        """Keeps what a call came to whose tool has not ended."""
+
     def timing(self) -> tuple[str, ...]:
         """What a kill has changed that timing decided."""
         return ()
