@@ -80,6 +80,7 @@ class Batch:
         max_sequences: the most sequences that compute in one step.
         lock: guards `started` and `cancelled` of all sequences.
         unsampled: tokens that are never drawn; they have no part in any probability.
+        known_bytes: the memory for what is known of tokens.
     """
 
     def __init__(
@@ -90,11 +91,12 @@ class Batch:
         max_sequences: int,
         lock: threading.Lock,
         unsampled: Collection[int] = (),
+        known_bytes: int = 1 << 26,
     ) -> None:
         self.curve = Curve(model.costs)
         self.curve.start(warm_up(model))
         self.meter = Meter(model.costs, model.bytes_per_weight)
-        self.tree = RadixTree(num_pages, PAGE)
+        self.tree = RadixTree(num_pages, PAGE, known_bytes=known_bytes)
         self.model = model
         self.schedule = Schedule(
             self.tree,
