@@ -7,7 +7,8 @@
     ├── EngineError
     │   ├── ContextOverflow
     │   ├── ModelFileError
-    │   └── MemoryExhausted
+    │   ├── MemoryExhausted
+    │   └── StreamStalled
     ├── VerifierError
     ├── NodeError
     ├── PriceError
@@ -43,6 +44,7 @@ __all__ = [
     "Revoked",
     "SandboxError",
     "SettingsError",
+    "StreamStalled",
     "TTCError",
     "VerifierError",
 ]
@@ -108,6 +110,10 @@ class ModelFileError(EngineError):
 
 class MemoryExhausted(EngineError):
     """A call for whose keys and values there is no memory."""
+
+
+class StreamStalled(EngineError):
+    """A call whose reader has stopped reading along."""
 
 
 class VerifierError(TTCError):

@@ -121,7 +121,7 @@ class Engine(Protocol):
     def submit(
         self, request: Request, on_chunk: Callable[[Chunk], None] | None = None
     ) -> Generation:
-        """Queues a call and returns at once. `on_chunk` is called from the engine's own thread.
+        """Queues a call and returns at once. `on_chunk` is called from a thread of the engine's.
 
         Faults of the call come by its future; a request that can never be served raises here.
         """

@@ -28,9 +28,10 @@ from ttc.engine.local.reading import Reading
 from ttc.engine.local.sample import NOT_FINITE, Draw, Drawn
 from ttc.engine.local.schedule import Piece, Schedule, Work
 from ttc.engine.local.sequence import Sequence
+from ttc.engine.local.telling import Teller
 from ttc.engine.local.tree import Match, RadixTree
 from ttc.engine.local.warmup import warm_up
-from ttc.errors import EngineError, MemoryExhausted
+from ttc.errors import EngineError, MemoryExhausted, StreamStalled
 from ttc.types import Chunk
 
 __all__ = ["Batch"]
@@ -39,8 +40,9 @@ _NO_PAGES = (
     "there is no memory for keys and values left, and nothing else runs that could give way; load "
     "the engine with a greater kv_bytes"
 )
-_PATIENCE_S = 5.0  # all other calls wait for a callback
-_HELD_UP = "on_chunk held the engine up for {:.1f} s; let it hand chunks on without waiting"
+_STALLED = (
+    "whoever reads the text along has stopped reading; let on_chunk hand chunks on without waiting"
+)
 
 
 class _Note(NamedTuple):
@@ -78,6 +80,7 @@ class Batch:
         max_sequences: the most sequences that compute in one step.
         lock: guards `started` and `cancelled` of all sequences.
         unsampled: tokens that are never drawn; they have no part in any probability.
+        known_bytes: the memory for what is known of tokens.
     """
 
     def __init__(
@@ -88,11 +91,12 @@ class Batch:
         max_sequences: int,
         lock: threading.Lock,
         unsampled: Collection[int] = (),
+        known_bytes: int = 1 << 26,
     ) -> None:
         self.curve = Curve(model.costs)
         self.curve.start(warm_up(model))
         self.meter = Meter(model.costs, model.bytes_per_weight)
-        self.tree = RadixTree(num_pages, PAGE)
+        self.tree = RadixTree(num_pages, PAGE, known_bytes=known_bytes)
         self.model = model
         self.schedule = Schedule(
             self.tree,
@@ -110,6 +114,7 @@ class Batch:
         self.page_bytes = KVPool.page_bytes(model.costs)
         """Bytes of one page of keys and values."""
         self._shares_changed = True  # of pages, among calls
+        self._teller = Teller(self._give_up)
 
     @property
     def counters(self) -> Counters:
@@ -343,16 +348,21 @@ class Batch:
                     told.append((sequence, chunk))
         self._leave([sequence for sequence, chunk in told if chunk.branch is not None])
         for sequence, chunk in told:
-            self._tell(sequence, chunk)
+            if not sequence.is_read_along:
+                sequence.tell(chunk)
+        stalled = self._teller.tell([entry for entry in told if entry[0].is_read_along])
+        self._leave(stalled, StreamStalled(_STALLED))
 
-    def _tell(self, sequence: Sequence, chunk: Chunk) -> None:
-        begun = time.perf_counter()
-        try:
-            sequence.tell(chunk)
-        except Exception as error:  # noqa: BLE001  a caller's callback must not stop the others
-            self._leave([sequence], f"on_chunk failed: {error!r}")
-        if (seconds := time.perf_counter() - begun) > _PATIENCE_S and chunk.branch is None:
-            self._leave([sequence], _HELD_UP.format(seconds))
+    def _give_up(self, sequence: Sequence, error: BaseException) -> None:
+        """Ends a call whose callback has failed. On the thread that told it."""
+        with self._lock:
+            sequence.cancel(time.monotonic())
+            started = sequence.started
+        sequence.fail(EngineError(f"on_chunk failed: {error!r}", output_tokens=started))
+
+    def close(self) -> None:
+        """Tells what is left to be told."""
+        self._teller.close()
 
     def _take_notes(self, notes: Seq[_Note], faults: Mapping[Call, str]) -> None:
         """Takes over what was read, and ends the calls that have found everything."""

@@ -52,6 +52,9 @@ from ttc.types import MAX_LOGPROBS, Branch, Chunk, NextTokens, Problem
 
 __all__ = ["LocalEngine"]
 
+_KNOWN_PART = 16
+_KNOWN_BYTES = 1 << 20
+
 
 class LocalEngine:
     """A model in this process; see `ttc.ports.Engine`. Made by `load`, ended by `close` or `with`.
@@ -61,6 +64,7 @@ class LocalEngine:
         name: the model, as a user names it.
         threads: how many to compute with; as many as this process may use by default.
         kv_bytes: the memory for keys and values, taken as it fills. It bounds the context, too.
+            What is known of tokens takes up to a sixteenth of it besides, and a MiB at least.
         max_sequences: the most calls that compute in one step.
     """
 
@@ -90,6 +94,7 @@ class LocalEngine:
                 max_sequences=max_sequences,
                 lock=lock,
                 unsampled=source.tokens.unsampled_ids,
+                known_bytes=max(kv_bytes // _KNOWN_PART, _KNOWN_BYTES),
             )
 
         self._worker = Worker(build)

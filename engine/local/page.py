@@ -65,20 +65,12 @@ class Page:
 
     def note(self, place: int, facts: Facts) -> None:
         """Adds to what is known of a token."""
-        known = self.facts.get(place)
-        if known is None:
-            self.facts[place] = facts
-        else:
+        known = self.facts.setdefault(place, facts)
+        if known is not facts:
             top = max(known.get(TOP, 0.0), facts.get(TOP, 0.0))
             known |= facts
             if top:
                 known[TOP] = top
-
-    def learn(self, other: Page) -> None:
-        """Takes over what is known of the tokens that both begin with, of which it has no fewer."""
-        for place, facts in other.facts.items():
-            if self.facts.get(place) is not facts:
-                self.note(place, facts)
 
     def child(self, key: tuple[int, ...]) -> Page | None:
         """The child with exactly these tokens."""

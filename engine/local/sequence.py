@@ -162,6 +162,16 @@ class Sequence(Call):
             constraint=sampling.constraint,
         )
 
+    @property
+    def is_read_along(self) -> bool:
+        """Whether somebody is told each chunk."""
+        return self._on_chunk is not None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether its caller has its result or an error, or has cancelled it."""
+        return self.cancelled or self.future.done()
+
     def tell(self, chunk: Chunk) -> None:
         """Hands a chunk to the caller, and the branch where it is the last one."""
         if self._on_chunk is not None:

@@ -8,7 +8,8 @@ pages come to share one, since equal tokens have equal bits.
 
 Pages that no call uses stay until their memory is needed: those of the least valuable call first,
 and of these the least recently used. What is known of their tokens stays longer: log probabilities,
-entropies, rewards, for up to `num_remembered` pages without memory.
+entropies, rewards, for up to `num_remembered` pages without memory, and as far as they fit into
+`known_bytes`; what was asked for longest ago is forgotten first.
 
 *Source:* paged memory: Kwon et al. 2023, arXiv 2309.06180; a radix tree as cache: Zheng et al.
 2023, arXiv 2312.07104. *Differs:* all edges have one length, so nothing is ever split; running
@@ -21,11 +22,12 @@ from __future__ import annotations
 import heapq
 from array import array
 from bisect import bisect_left
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 
 import numpy as np
 
+from ttc.engine.local.known import Known
 from ttc.engine.local.page import Facts, Match, Page, Path
 from ttc.errors import MemoryExhausted
 
@@ -41,13 +43,19 @@ class RadixTree:
         num_pages: pages in the pool.
         page_size: tokens in a page.
         num_remembered: pages without memory whose facts are kept; by default as many again.
+        known_bytes: the memory for facts, and for pages without memory of their own.
     """
 
     def __init__(
-        self, num_pages: int, page_size: int, *, num_remembered: int | None = None
+        self,
+        num_pages: int,
+        page_size: int,
+        *,
+        num_remembered: int | None = None,
+        known_bytes: int = 1 << 26,
     ) -> None:
         self._page_size, self._num_pages = page_size, num_pages
-        self._most_remembered = num_pages if num_remembered is None else num_remembered
+        self._most_known = num_pages if num_remembered is None else num_remembered, known_bytes
         self.clear()
 
     def clear(self) -> None:
@@ -63,7 +71,7 @@ class RadixTree:
         self._untouched = 0  # the first of those that were never used
         self._num_idle = 0  # pages in memory without users
         self._victims: list[_Victim] = []  # a heap; some no longer are any
-        self._ghosts: OrderedDict[Page, None] = OrderedDict()  # without memory; children come first
+        self._known = Known(*self._most_known)
         self._parts = array("d", bytes(8 * self._num_pages))  # by place: one by the page's users
         self._last: tuple[Sequence[int], list[Page], int] = ([], [], 0)  # full pages, when found
         self._num_lost = 0  # how often a page has left the tree, or its memory
@@ -87,7 +95,12 @@ class RadixTree:
     @property
     def num_remembered(self) -> int:
         """Pages without memory that are remembered."""
-        return len(self._ghosts)
+        return len(self._known.ghosts)
+
+    @property
+    def known_bytes(self) -> int:
+        """What facts and pages without memory take."""
+        return self._known.num_bytes
 
     def match(self, tokens: Sequence[int]) -> Match:
         """The longest prefix of `tokens` that is computed, the last token always left out.
@@ -121,31 +134,10 @@ class RadixTree:
 
     def facts(self, tokens: Sequence[int], rows: Collection[int]) -> dict[int, Facts]:
         """What is known of some rows of given tokens, whether they are in memory or not."""
-        size, page = self._page_size, self._root
-        last = max(rows, default=-1)
-        found: dict[int, Facts] = {}
-        passed: list[Page] = []
-        for start in range(0, last + 1, size):
-            wanted = tokens[start : start + size]
-            children = [(c, n) for c, n in page.nearest(wanted, resident=False)]
-            for child, length in children:
-                for place, facts in child.facts.items():
-                    if place < length and start + place in rows:
-                        found[start + place] = {**found.get(start + place, {}), **facts}
-            exact = next(
-                (c for c, n in children if n == len(wanted) == size == len(c.tokens)), None
-            )
-            if exact is None:
-                break
-            page = exact
-            passed.append(page)
-        for page in reversed(passed):
-            if page in self._ghosts:
-                self._ghosts.move_to_end(page)
-        return found
+        return self._known.find(self._root, self._page_size, tokens, rows)
 
     def num_idle(self, pages: Iterable[Page]) -> int:
-        """How many of these pages nobody uses now."""
+        """How many pages nobody uses now."""
         return sum(page.users == 0 for page in pages)
 
     def join(self, match: Match) -> Path:
@@ -168,6 +160,7 @@ class RadixTree:
             except MemoryExhausted:
                 self.release(path)
                 raise
+            self._trim()
         return path
 
     def grow(self, path: Path, num_tokens: int) -> bool:
@@ -180,6 +173,7 @@ class RadixTree:
             return False
         while len(path.pages) * self._page_size < num_tokens:
             self._append(path, self._take())
+        self._trim()
         return True
 
     def record(self, path: Path, tokens: Sequence[int]) -> bool:
@@ -207,7 +201,17 @@ class RadixTree:
     def note(self, path: Path, row: int, facts: Facts) -> None:
         """Adds to what is known of a row that is computed."""
         place, offset = divmod(row, self._page_size)
-        path.pages[place].note(offset, facts)
+        self._known.note(path.pages[place], offset, facts)
+        self._trim()
+
+    def _trim(self) -> None:
+        """Forgets what was asked for longest ago, until the rest fits."""
+        while self._known.is_full:
+            page: Page | None = self._known.forget_oldest()
+            while page and page in self._known.ghosts and not (page.facts or page.children):
+                parent = page.parent
+                self._drop(page)
+                page = parent
 
     def release(self, path: Path, value: float = 0.0) -> None:
         """Lets a path's pages go; what is computed stays, for as long as nothing needs its memory.
@@ -278,7 +282,7 @@ class RadixTree:
         page = self._take()
         self.copies[page] = index
         page.tokens = source.tokens[:copied]
-        page.facts = {place: facts for place, facts in source.facts.items() if place < copied}
+        self._known.copy(source, page, copied)
         self._link(page, parent)
         self._append(path, page)
 
@@ -293,7 +297,8 @@ class RadixTree:
         assert parent is not None
         parent.growing.remove(page)
         parent.residents -= 1
-        page.parent, page.tokens, page.facts = None, [], {}
+        page.parent, page.tokens = None, []
+        self._known.forget(page)
         self._num_lost += 1
         self.copies.pop(page, None)
         self._offer(parent)
@@ -327,15 +332,15 @@ class RadixTree:
             if other.index is not None:
                 return self._merge(page, other)
             if len(other.tokens) == len(key):  # one that had lost its memory has it again
-                del self._ghosts[other]
-                other.learn(page)
+                del self._known.ghosts[other]
+                self._known.learn(other, page)
                 other.index, other.users = page.index, page.users
                 other.value, other.last_use = page.value, page.last_use
                 page.parent = None
                 return other
         elif at and parent.children[at - 1].tokens == page.tokens[: len(parent.keys[at - 1])]:
             shorter = parent.children[at - 1]  # nobody uses it, or it would grow
-            page.learn(shorter)
+            self._known.learn(page, shorter)
             self._drop(shorter)
             at -= 1
         parent.insert(at, key, page)
@@ -345,7 +350,7 @@ class RadixTree:
         """Lets a page stand for another one that begins with the same tokens."""
         parent = page.parent
         assert parent is not None
-        other.learn(page)
+        self._known.learn(other, page)
         if page.users:
             self._num_idle -= not other.users
             self._set_users(other, other.users + page.users)
@@ -380,6 +385,7 @@ class RadixTree:
     def _give_back(self, page: Page) -> None:
         heapq.heappush(self._free, page.place)
         page.index = None
+        self._known.forget(page)
 
     def _offer(self, page: Page) -> None:
         """Puts a page among those whose memory may be taken, if it is one."""
@@ -402,11 +408,11 @@ class RadixTree:
         self._num_lost += 1
         self._num_idle -= 1
         parent.residents -= 1
-        self._ghosts[page] = None
+        self._known.ghosts[page] = None
         if not (page.facts or page.children):
             self._drop(page)
-        elif len(self._ghosts) > self._most_remembered:
-            self._drop(next(iter(self._ghosts)))
+        elif self._known.has_too_many:
+            self._drop(next(iter(self._known.ghosts)))
         self._offer(parent)
         return index
 
@@ -418,7 +424,8 @@ class RadixTree:
         page.parent = None
         self._num_lost += 1
         if page.index is None:
-            del self._ghosts[page]
+            del self._known.ghosts[page]
+            self._known.forget(page)
             return
         parent.residents -= 1
         self._num_idle -= 1
@@ -465,8 +472,9 @@ class RadixTree:
         assert sorted(seen) == list(range(self._untouched)), "a page is lost, or used twice"
         assert idle == self._num_idle
         assert sum(map(bool, self._parts[: self._untouched])) == self.num_used
-        assert ghosts == set(self._ghosts)
-        assert len(ghosts) <= self._most_remembered
+        assert ghosts == set(self._known.ghosts)
+        assert not self._known.has_too_many
+        self._known.check()
         assert evictable == {victim[3] for victim in self._victims if _holds(victim)}
 
 

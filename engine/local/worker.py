@@ -150,6 +150,7 @@ class Worker:
         for call in left:  # whatever state the batch is in
             call.fail(EngineError(reason, output_tokens=call.num_output))
         batch.start_over(reason)
+        batch.close()
 
     def _take(self, batch: Batch) -> bool:
         """Waits for work and takes the inbox over. Returns whether the engine goes on."""

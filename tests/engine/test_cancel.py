@@ -152,7 +152,7 @@ def test_cancelling_the_future_cancels_the_call(
 def test_a_call_can_be_cancelled_from_its_own_chunks(
     engine: LocalEngine, ask: Callable[..., Request]
 ) -> None:
-    """The engine's thread does not wait for itself."""
+    """It is charged what it had computed by then."""
     ended = threading.Event()
 
     def on_chunk(chunk: Chunk) -> None:
@@ -167,7 +167,7 @@ def test_a_call_can_be_cancelled_from_its_own_chunks(
     calls.put(engine.submit(ask("x", 100), on_chunk))
     assert ended.wait(30)
 
-    assert counts == [4]
+    assert counts[0] >= len(chunks) == 4
 
 
 def test_a_step_that_fails_fails_its_calls_alone(
@@ -207,5 +207,5 @@ def test_a_callback_that_raises_fails_its_own_call(
     with pytest.raises(EngineError, match="on_chunk failed: KeyError") as caught:
         engine.submit(ask("x", 20), bad).future.result(timeout=30)
 
-    assert caught.value.output_tokens == 1
+    assert 1 <= caught.value.output_tokens <= 20
     assert len(other.future.result(timeout=30).token_ids or ()) == 20

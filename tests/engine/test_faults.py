@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -106,13 +107,21 @@ def test_a_step_that_fails_before_its_copies_harms_no_call_that_had_no_part_in_i
             del work.pieces[1:]
         return work
 
-    def begin(chunk: Any) -> None:  # in the engine's thread, so that both join in one step
-        calls.extend(engine.submit(ask(p, 9, temperature=0)) for p in prompts)
-        monkeypatch.setattr(batch._pool, "copy", broken)
-        monkeypatch.setattr(batch.schedule, "choose", first_alone)
+    forward, is_held, go = batch.model.forward, threading.Event(), threading.Event()
 
-    calls: list[Any] = []
-    engine.submit(ask("z", 1), begin).future.result(timeout=60)
+    def hold(*inputs: Any) -> torch.Tensor:  # so that both calls join in one step
+        is_held.set()
+        assert go.wait(60)
+        return forward(*inputs)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(batch.model, "forward", hold)
+        engine.submit(ask("z", 1))
+        assert is_held.wait(60)
+    calls = [engine.submit(ask(p, 9, temperature=0)) for p in prompts]
+    monkeypatch.setattr(batch._pool, "copy", broken)
+    monkeypatch.setattr(batch.schedule, "choose", first_alone)
+    go.set()
     with pytest.raises(EngineError, match="no copies today"):
         calls[0].future.result(timeout=60)
     spared = calls[1].future.result(timeout=60)
@@ -140,35 +149,23 @@ def test_a_fault_of_the_scheduler_ends_all_calls_and_the_engine_goes_on(
 
 
 def test_when_the_engines_thread_dies_every_call_is_told_and_no_more_is_taken(
-    engine: LocalEngine, ask: Ask
+    engine: LocalEngine, ask: Ask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody waits for ever."""
+    schedule = engine._batch.schedule
+    choose = schedule.choose
 
-    def die(chunk: Any) -> None:
-        raise SystemExit("a crash")
+    def die(seats: Any) -> Any:
+        if len(schedule.running) == 2:
+            raise SystemExit("a crash")
+        return choose(seats)
 
-    waiting = engine.submit(ask("y", 400))
-    dying = engine.submit(ask("x", 400), die)
-    for call in (waiting, dying):
+    monkeypatch.setattr(schedule, "choose", die)
+    for call in [engine.submit(ask(text, 400)) for text in "xy"]:
         with pytest.raises(EngineError, match="thread has ended: SystemExit"):
             call.future.result(timeout=60)
     with pytest.raises(EngineError, match="load it again"):
         engine.submit(ask("z", 1))
-    assert engine.kv_bytes_used == 0
-
-
-def test_a_client_that_holds_the_engine_up_loses_its_own_call(
-    engine: LocalEngine, ask: Ask, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The others go on."""
-    monkeypatch.setattr("ttc.engine.local.batch._PATIENCE_S", -1.0)
-    slow = engine.submit(ask("x", 30), lambda chunk: None)
-    other = engine.submit(ask("y", 1))
-    with pytest.raises(EngineError, match="on_chunk held the engine up") as caught:
-        slow.future.result(timeout=60)
-
-    assert caught.value.output_tokens == 1
-    assert len(other.future.result(timeout=60).token_ids or ()) == 1
     assert engine.kv_bytes_used == 0
 
 

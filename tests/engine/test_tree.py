@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -245,6 +247,60 @@ def test_no_more_is_remembered_than_was_agreed() -> None:
 
     assert tree.num_remembered == 3
     assert tree.facts([0] * 6, [1]) == {}
+
+
+def test_what_is_known_never_takes_more_memory_than_it_may() -> None:
+    """The sizes that it counts are no smaller than those that Python takes."""
+    tree = RadixTree(8, SIZE, known_bytes=400_000)
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        for token in range(300, 700):
+            path = store(tree, [token] * 6)
+            for row in range(6):
+                tree.note(path, row, {1000 * row + key: -float(key) for key in range(token % 40)})
+            tree.release(path)
+            assert tree.known_bytes <= 400_000
+        taken = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    tree.check()
+
+    assert tree.facts([699] * 6, [1])[1].keys() == {1000 + key for key in range(19)}
+    assert tree.facts([300] * 6, [1]) == {}
+    assert taken < 450_000  # pages in memory, and the tree itself, beside it
+
+
+def test_a_row_of_which_too_much_is_known_is_forgotten() -> None:
+    """Though its page is in use."""
+    tree = RadixTree(2, SIZE, known_bytes=10_000)
+    path = store(tree, [1, 2])
+    for key in range(500):
+        tree.note(path, 1, {key: -1.0})
+    tree.check()
+
+    assert 0 < len(tree.facts([1, 2], [1])[1]) < 100
+
+
+def test_what_was_asked_for_lately_is_kept() -> None:
+    """And a page without memory goes with what was known of it."""
+    tree = RadixTree(2, SIZE, num_remembered=20, known_bytes=14_000)
+    for token in (1, 2, 3, 4, 5):
+        path = store(tree, [token] * 3)
+        tree.note(path, 0, {0: -1.0})
+        tree.facts([1] * 3, [0])
+        tree.release(path)
+        tree.check()
+    assert tree.known_bytes < 14_000
+    for token in range(6, 20):
+        path = store(tree, [token] * 3)
+        tree.note(path, 0, {0: -1.0})
+        tree.facts([1] * 3, [0])
+        tree.release(path)
+
+    assert tree.facts([1] * 3, [0]) == {0: {0: -1.0}}
+    assert tree.facts([7] * 3, [0]) == {}
+    assert tree.num_remembered <= 14_000 // 2048
 
 
 def test_the_longest_list_of_next_tokens_is_remembered() -> None:
