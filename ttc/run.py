@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from ttc.budget import LOGICAL, MEASURED, Account
 from ttc.errors import BudgetExceeded, EngineError, Revoked, TTCError

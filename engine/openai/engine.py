@@ -130,19 +130,21 @@ class OpenAIEngine:
         """Whether the server was found to hold to such a constraint."""
         constrained(constraint, self.report)
 
-    def next_tokens(self, branch: Branch, top: int, *, at: Sequence[int] | None = None) -> Reading:
+    def next_tokens(
+        self, branch: Branch, top: int, *, at: Sequence[int] | None = None, owner: str = ""
+    ) -> Reading:
         """Always refused."""
         self._refuse("tells of no next tokens; run on an engine that does")
 
-    def score(self, branch: Branch, suffixes: Sequence[Branch]) -> Reading:
+    def score(self, branch: Branch, suffixes: Sequence[Branch], *, owner: str = "") -> Reading:
         """Always refused."""
         self._refuse("scores no text; run on an engine that does")
 
-    def reward(self, branch: Branch, rows: Sequence[int]) -> Reading:
+    def reward(self, branch: Branch, rows: Sequence[int], *, owner: str = "") -> Reading:
         """Always refused."""
         self._refuse("gives no rewards; run on a reward model")
 
-    def hidden(self, branch: Branch, rows: Sequence[int]) -> Reading:
+    def hidden(self, branch: Branch, rows: Sequence[int], *, owner: str = "") -> Reading:
         """Always refused."""
         self._refuse("tells of no hidden states; run on an engine that does")
 

@@ -74,7 +74,7 @@ def test_usage_comes_once_and_last_and_only_when_asked_for(served: Served) -> No
 
 
 def test_progress_is_told_on_request_and_changes_nothing(served: Served) -> None:
-    body = {"model": "fake@careful", "seed": 9}
+    body: dict[str, Any] = {"model": "fake@careful", "seed": 9}
     quiet = served.chunks(**body)
     told = served.chunks(**body, ttc={"events": True})
     events = [c for c in told if "ttc" in c and "event" in c["ttc"]]
