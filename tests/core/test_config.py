@@ -11,7 +11,23 @@ import pytest
 from ttc.config import DEFAULT_MODEL, Setting, hub_token, settings
 from ttc.errors import SettingsError
 
-VARIABLES = ("TTC_HOME", "TTC_MODEL", "TTC_OFFLINE", "HF_HUB_OFFLINE", "HF_ENDPOINT", "HF_TOKEN")
+VARIABLES = (
+    "TTC_HOME",
+    "TTC_MODEL",
+    "TTC_ARITHMETIC",
+    "TTC_OFFLINE",
+    "HF_HUB_OFFLINE",
+    "HF_ENDPOINT",
+    "HF_TOKEN",
+)
+FILE = """
+home = "~/f"
+model = "f"
+arithmetic = "file"
+offline = true
+hub = "https://f"
+journal_mb = 1
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -36,17 +52,19 @@ def test_without_anything_the_defaults_hold() -> None:
 
 def test_each_source_comes_before_the_next(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Argument, environment, file."""
-    file.write_text('home = "~/f"\nmodel = "f"\noffline = true\nhub = "https://f"\njournal_mb = 1')
+    file.write_text(FILE)
     found = settings()
     assert {getattr(found, name).source for name in vars(found)} == {f"file {file}"}
     assert (found.home.value, found.model.value) == (Path("~/f").expanduser(), "f")
     assert (found.offline.value, found.hub.value) == (True, "https://f")
 
-    for name, value in zip(VARIABLES, ("/e", "e", "no", "1", "http://e:1/", ""), strict=True):
+    values = ("/e", "e", "int8", "no", "1", "http://e:1/", "")
+    for name, value in zip(VARIABLES, values, strict=True):
         monkeypatch.setenv(name, value)
     found = settings()
     assert found.home == Setting(Path("/e"), "environment TTC_HOME")
     assert found.model == Setting("e", "environment TTC_MODEL")
+    assert found.arithmetic == Setting("int8", "environment TTC_ARITHMETIC")
     assert found.offline == Setting(False, "environment TTC_OFFLINE")
     assert found.hub == Setting("http://e:1", "environment HF_ENDPOINT")
 
@@ -66,7 +84,7 @@ def test_an_empty_variable_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("modle = 'x'", "'modle' is no setting; known: home, model, offline, hub"),
+        ("modle = 'x'", "'modle' is no setting; known: home, model, arithmetic, offline, hub"),
         ("token = 'x'", "'token' is no setting"),
         ("home = 1", "home is 1; set it to a text"),
         ("model = ''", "model is ''; set it to a text"),
