@@ -28,6 +28,7 @@ from ttc.journal import derive_seed
 from ttc.ports import Verifier
 from ttc.readings import Readings
 from ttc.run import Run
+from ttc.spoken import answer_of
 from ttc.streams import PumpStream, calls_behind, generator, iterate, ordered_map
 from ttc.types import (
     UNFILTERED,
@@ -244,21 +245,14 @@ class NodeScope(Readings):
 
     def finish(self, candidate: Candidate, branch: Branch) -> Candidate:
         """The candidate that `branch` makes of `candidate`: text, answer, status and usage."""
-        from ttc.answers import answer_key, extract_answer
-
-        text = branch.output
-        answer = extract_answer(
-            _begun(self.problem, branch) + text,
-            self.problem.answer_format,
-            finish_reason=branch.finish_reason,
-        )
+        answer, key = answer_of(self.problem, branch, self._run.engine(branch.role))
         status: Status = "finished" if branch.finish_reason == "stop" else "truncated"
         return replace(
             candidate,
             branch=branch,
-            text=text,
+            text=branch.output,
             answer=answer,
-            key=answer_key(answer, self.problem.answer_format),
+            key=key,
             status=status,
             usage=candidate.usage + self._usage_of(branch.call),
         )
@@ -479,10 +473,3 @@ class NodeScope(Readings):
         call = self._calls.get(error.call or "")
         status: Status = "cancelled" if call is not None and call.cancelled else "failed"
         return replace(item, branch=branch, status=status, error=str(error), usage=usage)
-
-
-def _begun(problem: Problem, branch: Branch) -> str:
-    """What the prompt holds of the assistant's turn: an open thought, and text to go on from."""
-    given = problem.messages[-1].content if problem.continue_last else ""
-    prompt = next(branch.lineage()).text.removesuffix(given)
-    return ("<think>" if prompt.rstrip().endswith("<think>") else "") + given

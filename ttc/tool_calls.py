@@ -49,6 +49,7 @@ __all__ = [
     "CallDelta",
     "Form",
     "SpokenTurn",
+    "Tools",
     "call_schema",
     "canonical",
     "form_of",

@@ -253,7 +253,7 @@ class Admission:
         least = 1 if isinstance(call, Reading) else _WORTH_WAITING
         reusable = None
         for other in self._running:
-            if len(other.tokens) - other.computed > 1:
+            if len(other.tokens) - other.computed > 1 and other.salt == call.salt:
                 if reusable is None:
                     reusable = call.tokens[: call.num_reusable]
                 if common_length(other.tokens, reusable) - match.length >= least:

@@ -29,6 +29,8 @@ class Call(ABC):
         owner: whose share of the engine it takes.
     """
 
+    salt: str = ""
+    """What keeps its part of the tree apart: calls of other salts share no pages with it."""
     priority: float
     """What it is worth beside others: see `ttc.ports.Request`."""
 

@@ -48,6 +48,7 @@ from ttc.engine.local.threads import thread_count
 from ttc.engine.local.worker import LocalGeneration, Worker
 from ttc.errors import EngineError
 from ttc.ports import Capabilities, Request
+from ttc.tool_calls import Form, form_of
 from ttc.types import MAX_LOGPROBS, Branch, Chunk, NextTokens, Problem
 
 __all__ = ["LocalEngine"]
@@ -202,6 +203,11 @@ class LocalEngine:
     def costs(self) -> Costs:
         """What the model spends on each token."""
         return self._costs
+
+    @property
+    def call_form(self) -> Form:
+        """How the model writes calls of tools."""
+        return form_of(None if self._template is None else self._template.with_tools)
 
     @property
     def counters(self) -> Counters:

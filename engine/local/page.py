@@ -12,7 +12,17 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-__all__ = ["CERTAINTY", "ENTROPY", "TOP", "Facts", "Match", "Page", "Path", "common_length"]
+__all__ = [
+    "CERTAINTY",
+    "ENTROPY",
+    "TOP",
+    "Facts",
+    "Match",
+    "Page",
+    "Path",
+    "check_children",
+    "common_length",
+]
 
 Facts = dict[int, float]
 """What is known of a row: by token the log probability that it follows; by label the reward; and
@@ -137,14 +147,18 @@ class Match:
     """How many tokens `source` shares."""
     length: int
     """All tokens that need not be computed."""
+    salt: str = ""
+    """Whose part of the tree it was looked for in."""
 
 
 class Path:
     """The pages of one running call, from the beginning on; they stay until it is released."""
 
-    __slots__ = ("length", "num_shared", "pages", "table")
+    __slots__ = ("length", "num_shared", "pages", "salt", "table")
 
-    def __init__(self) -> None:
+    def __init__(self, salt: str = "") -> None:
+        self.salt = salt
+        """What keeps its part of the tree apart."""
         self.pages: list[Page] = []
         self.table = array("i")
         """The places of the pages in the pool."""
@@ -160,3 +174,16 @@ def common_length(first: Sequence[int], second: Sequence[int]) -> int:
         if a != b:
             return length
     return min(len(first), len(second))
+
+
+def check_children(page: Page, size: int) -> None:
+    """Raises `AssertionError` unless the pages after one are in order. For tests."""
+    below = [*page.children, *page.growing]
+    assert page.keys == sorted(tuple(child.tokens) for child in page.children)
+    assert [tuple(child.tokens) for child in page.children] == page.keys
+    assert all(child.parent is page and child.tokens for child in below)
+    assert all(len(child.tokens) < size and child.users == 1 for child in page.growing)
+    assert all(len(c.tokens) == size or not (c.users or c.children) for c in page.children)
+    assert page.residents == sum(child.index is not None for child in below)
+    assert not below or len(page.tokens) in (0, size)
+    assert sum(child.users for child in below) <= page.users or page.parent is None

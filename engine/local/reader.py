@@ -72,7 +72,7 @@ class Reader:
         paths, answer = suffix_plan(suffixes)
         self.check_fit(max(len(tokens) for tokens, _ in paths))
         num_given = branch.num_tokens + sum(map(len, given))
-        return self._read(paths, answer, num_given, owner or _tree_of(branch))
+        return self._read(paths, answer, num_given, branch, owner)
 
     def reward(self, branch: Branch, rows: Seq[int], owner: str = "") -> Read[tuple[float, ...]]:
         """Queues the rewards of rows of a branch, in the order of `labels`.
@@ -86,7 +86,7 @@ class Reader:
                 f"{self._name!r} is no reward model; bind one to the role {branch.role!r}"
             )
         plan = reward_plan(self._rows_of(branch, rows), rows, len(self.labels))
-        return self._read(*plan, branch.num_tokens, owner or _tree_of(branch))
+        return self._read(*plan, branch.num_tokens, branch, owner)
 
     def hidden(self, branch: Branch, rows: Seq[int], owner: str = "") -> Read[tuple[float, ...]]:
         """Queues the hidden states of rows of a branch: float32, after the last norm.
@@ -97,7 +97,7 @@ class Reader:
         """
         self.check_head(branch, "gives no hidden states")
         plan = reward_plan(self._rows_of(branch, rows), rows, self._width)
-        return self._read(*plan, branch.num_tokens, owner or _tree_of(branch), hidden=True)
+        return self._read(*plan, branch.num_tokens, branch, owner, hidden=True)
 
     def next_tokens(
         self, branch: Branch, top: int, at: Seq[int] | None = None, owner: str = ""
@@ -116,7 +116,7 @@ class Reader:
         if not at or not all(1 <= count <= len(tokens) for count in at):
             raise ValueError(f"at holds some of 1 to {len(tokens)}, not {list(at)}")
         self.check_fit(len(tokens) - 1)
-        return self._read(*next_plan(tokens, at, top), branch.num_tokens, owner or _tree_of(branch))
+        return self._read(*next_plan(tokens, at, top), branch.num_tokens, branch, owner)
 
     def check_head(self, branch: Branch, lacks: str) -> None:
         """Refuses what a reward model cannot do."""
@@ -153,15 +153,14 @@ class Reader:
         paths: Iterable[tuple[list[int], Wants]],
         answer: Answer[T],
         num_given: int,
+        branch: Branch,
         owner: Owner,
         *,
         hidden: bool = False,
     ) -> Read[T]:
-        read = Read(paths, answer, num_given, self._lock, hidden=hidden, owner=owner)
+        root = next(branch.lineage())
+        read = Read(paths, answer, num_given, self._lock, hidden=hidden, owner=owner or root)
+        for reading in read.readings:
+            reading.salt = root.salt
         self._enqueue(read.readings)
         return read
-
-
-def _tree_of(branch: Branch) -> Owner:
-    """Who asks, where nobody says so."""
-    return next(branch.lineage())

@@ -83,10 +83,10 @@ class Reading(Call):
     def match(self, tree: RadixTree) -> Match:
         """Its prefix that is computed, up to the first row of which something is not known."""
         if not self.hidden:
-            for row, facts in tree.facts(self.tokens, self.wants.keys()).items():
+            for row, facts in tree.facts(self.tokens, self.wants.keys(), self.salt).items():
                 if self.wants[row].is_met(facts):
                     self.found[row] = facts
-        return tree.match(self.tokens[: self.num_reusable + 1])
+        return tree.match(self.tokens[: self.num_reusable + 1], self.salt)
 
     @property
     def is_found(self) -> bool:

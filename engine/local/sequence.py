@@ -44,8 +44,9 @@ class Sequence(Call):
         on_chunk: OnChunk | None,
         grammar: Grammar | None = None,
     ) -> None:
-        owner = request.owner or next(request.branch.lineage())
-        super().__init__(list(prompt), len(prompt) + limit, request.priority, owner)
+        root = next(request.branch.lineage())
+        super().__init__(list(prompt), len(prompt) + limit, request.priority, request.owner or root)
+        self.salt = root.salt
         self.request = request
         self.limit = limit
         self.future: Future[Branch] = Future()
@@ -92,7 +93,7 @@ class Sequence(Call):
 
     def match(self, tree: RadixTree) -> Match:
         """Its prefix that is computed."""
-        return tree.match(self.tokens)
+        return tree.match(self.tokens, self.salt)
 
     @property
     def draw(self) -> Draw:

@@ -22,13 +22,13 @@ from __future__ import annotations
 import heapq
 from array import array
 from bisect import bisect_left
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Sequence
 
 import numpy as np
 
 from ttc.engine.local.known import Known
-from ttc.engine.local.page import Facts, Match, Page, Path
+from ttc.engine.local.page import Facts, Match, Page, Path, check_children
 from ttc.errors import MemoryExhausted
 
 __all__ = ["Match", "Path", "RadixTree"]
@@ -66,14 +66,14 @@ class RadixTree:
         """Pages that begin as copies, and the places of what they copy. Copies are made before a
         step writes anything, and all are read before one is written: so a source may lose its
         memory to its copy, and a page that is about to be copied stands for its own source."""
-        self._root = Page(None)
+        self._roots: defaultdict[str, Page] = defaultdict(lambda: Page(None))  # by salt
         self._free: list[int] = []  # a heap: low pages first keeps those in use together
         self._untouched = 0  # the first of those that were never used
         self._num_idle = 0  # pages in memory without users
         self._victims: list[_Victim] = []  # a heap; some no longer are any
         self._known = Known(*self._most_known)
         self._parts = array("d", bytes(8 * self._num_pages))  # by place: one by the page's users
-        self._last: tuple[Sequence[int], list[Page], int] = ([], [], 0)  # full pages, when found
+        self._last: tuple[Sequence[int], str, list[Page], int] = ([], "", [], 0)  # when found
         self._num_lost = 0  # how often a page has left the tree, or its memory
         self._now = self._pushed = 0
 
@@ -102,21 +102,22 @@ class RadixTree:
         """What facts and pages without memory take."""
         return self._known.num_bytes
 
-    def match(self, tokens: Sequence[int]) -> Match:
+    def match(self, tokens: Sequence[int], salt: str = "") -> Match:
         """The longest prefix of `tokens` that is computed, the last token always left out.
 
-        That one is computed anew in any case, since its logits are wanted.
+        That one is computed anew in any case, since its logits are wanted. What was computed under
+        another salt is never found.
         """
         limit, size = len(tokens) - 1, self._page_size
-        shared = self._found_before(tokens, limit)
-        start, page = len(shared) * size, shared[-1] if shared else self._root
+        shared = self._found_before(tokens, limit, salt)
+        start, page = len(shared) * size, shared[-1] if shared else self._roots[salt]
         while start + size <= limit:
             child = page.child(tuple(tokens[start : start + size]))
             if child is None or child.index is None:
                 break
             shared.append(child)
             page, start = child, start + size
-        self._last = tokens[:start], shared, self._num_lost
+        self._last = tokens[:start], salt, shared, self._num_lost
         best, length = None, 0
         wanted = tokens[start : min(start + size, limit)]
         for child, common in page.nearest(wanted, resident=True):
@@ -124,17 +125,21 @@ class RadixTree:
                 best, length = child, common
             if length == len(wanted):
                 break  # the first such is the one with these very tokens, if there is one
-        return Match(shared=tuple(shared), source=best, copied=length, length=start + length)
+        return Match(
+            shared=tuple(shared), source=best, copied=length, length=start + length, salt=salt
+        )
 
-    def _found_before(self, tokens: Sequence[int], limit: int) -> list[Page]:
+    def _found_before(self, tokens: Sequence[int], limit: int, salt: str) -> list[Page]:
         """The full pages of the last match, if that was of a beginning of these tokens."""
-        before, pages, num_lost = self._last
-        is_whole = num_lost == self._num_lost and len(before) <= limit
+        before, own, pages, num_lost = self._last
+        is_whole = num_lost == self._num_lost and len(before) <= limit and own == salt
         return list(pages) if is_whole and tokens[: len(before)] == before else []
 
-    def facts(self, tokens: Sequence[int], rows: Collection[int]) -> dict[int, Facts]:
+    def facts(
+        self, tokens: Sequence[int], rows: Collection[int], salt: str = ""
+    ) -> dict[int, Facts]:
         """What is known of some rows of given tokens, whether they are in memory or not."""
-        return self._known.find(self._root, self._page_size, tokens, rows)
+        return self._known.find(self._roots[salt], self._page_size, tokens, rows)
 
     def num_idle(self, pages: Iterable[Page]) -> int:
         """How many pages nobody uses now."""
@@ -146,7 +151,7 @@ class RadixTree:
         Raises:
             MemoryExhausted: there is no page for a copy; nothing is held.
         """
-        path = Path()
+        path = Path(match.salt)
         self.paths.add(path)
         for page in match.shared:
             self._hold(page)
@@ -187,7 +192,7 @@ class RadixTree:
             place, used = divmod(path.length, size)
             page = path.pages[place]
             if page.parent is None:
-                self._link(page, path.pages[place - 1] if place else self._root)
+                self._link(page, path.pages[place - 1] if place else self._roots[path.salt])
             count = min(num_tokens - start, size - used)
             page.tokens += tokens if count == num_tokens else tokens[start : start + count]
             start += count
@@ -454,13 +459,13 @@ class RadixTree:
             assert path.table.tolist() == [page.index for page in path.pages]
             seen += [i for i, page in zip(path.table, path.pages, strict=True) if not page.parent]
         idle, ghosts, evictable = 0, set(), set()
-        stack = [self._root]
+        stack = [*self._roots.values()]
         while stack:
             page = stack.pop()
             below = [*page.children, *page.growing]
             stack += below
-            _check_children(page, self._page_size)
-            if page is self._root:
+            check_children(page, self._page_size)
+            if page in self._roots.values():
                 continue
             assert page.users == users[page]
             if page.index is None:
@@ -486,15 +491,3 @@ def _holds(victim: _Victim) -> bool:
 
 def _is_whole(page: Page, length: int) -> bool:
     return length == len(page.tokens)
-
-
-def _check_children(page: Page, size: int) -> None:
-    below = [*page.children, *page.growing]
-    assert page.keys == sorted(tuple(child.tokens) for child in page.children)
-    assert [tuple(child.tokens) for child in page.children] == page.keys
-    assert all(child.parent is page and child.tokens for child in below)
-    assert all(len(child.tokens) < size and child.users == 1 for child in page.growing)
-    assert all(len(c.tokens) == size or not (c.users or c.children) for c in page.children)
-    assert page.residents == sum(child.index is not None for child in below)
-    assert not below or len(page.tokens) in (0, size)
-    assert sum(child.users for child in below) <= page.users or page.parent is None

@@ -347,3 +347,22 @@ def test_a_match_is_the_longest_common_prefix_with_all_that_was_computed(
         if i % 3:
             tree.release(path)
         tree.check()
+
+
+def test_what_was_computed_under_another_salt_is_never_found() -> None:
+    """Neither keys and values nor facts; and both stand beside each other."""
+    tree = RadixTree(8, 4)
+    tokens = [*range(9)]
+    for salt in ("one", "two"):
+        path = tree.join(tree.match(tokens, salt))
+        assert path.length == 0
+        tree.grow(path, 8)
+        tree.record(path, tokens[:8])
+        tree.note(path, 3, {7: -0.5})
+        tree.release(path)
+        tree.check()
+        assert tree.match(tokens, salt).length == 8
+        assert tree.facts(tokens, [3], salt) == {3: {7: -0.5}}
+
+    assert tree.match(tokens).length == tree.match(tokens, "three").length == 0
+    assert tree.facts(tokens, [3]) == {}

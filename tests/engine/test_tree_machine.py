@@ -170,7 +170,7 @@ class Machine(RuleBasedStateMachine):
     def match(self, tokens: list[int]) -> None:
         """What is found is there, and nothing longer is."""
         match = self.tree.match(tokens)
-        assert match.length == longest(self.tree._root, tokens[:-1])
+        assert match.length == longest(self.tree._roots[""], tokens[:-1])
         if not self.tree.copies:
             assert self.content(match) == [tuple(tokens[: i + 1]) for i in range(match.length)]
         for row, facts in self.tree.facts(tokens, range(len(tokens))).items():

@@ -70,7 +70,9 @@ class Frames:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Sends everything."""
         job = self._job
-        tell = self._tell if job.plain is not None and job.ask.logprobs is None else None
+        # What may turn out to be a call, or has to bring log probabilities, waits for its end.
+        at_once = job.plain is not None and job.ask.logprobs is None and not job.ask.tools
+        tell = self._tell if at_once else None
         watch = self._watch if job.ask.ttc.events or job.ask.ttc.thinking else None
         work = asyncio.ensure_future(self._service.perform(job, tell, watch))
         work.add_done_callback(lambda _: self._news.set())
@@ -228,6 +230,10 @@ class Frames:
                 pieces = [rest[at : at + _PIECE] for at in range(0, len(rest), _PIECE)] or [""]
                 frames.append(self._said(choice.index, "", pieces[0], **more))
                 frames += [self._said(choice.index, "", piece) for piece in pieces[1:]]
+            if choice.calls:
+                calls = [{"index": n, **call} for n, call in enumerate(choice.calls)]
+                called = delta(self._job, choice.index, tool_calls=calls)
+                frames.append(_frame(chunk(self._job, self._model, [called])))
         for choice in choices:
             last = last_delta(self._job, choice, with_logprobs=False)
             told = {"ttc": told_of(self._job, choices)} if choice is choices[-1] else {}

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from ttc.constraints import Schema
+from ttc.generation import Spelling
 from ttc.ports import Engine
 from ttc.registry import lookup
 from ttc.resources import RESERVED
 from ttc.serve.job import Job
 from ttc.serve.refusal import Refusal, invalid, unsupported
 from ttc.serve.thoughts import split
+from ttc.serve.tools import calls_of
 from ttc.types import Branch, Candidate, Outcome, Usage
 
 __all__ = ["Choice", "choices_of", "told_of", "usage_of"]
@@ -30,6 +32,8 @@ class Choice:
     finish_reason: str
     num_tokens: int
     """Output tokens of its content."""
+    calls: tuple[Mapping[str, Any], ...] = ()
+    """Its calls of the client's tools, in the API's form."""
     tokens: tuple[Token, ...] | None = None
     """Its tokens with their log probabilities, where they were asked for."""
     outcome: Outcome = field(repr=False)
@@ -110,11 +114,19 @@ async def _choice(job: Job, outcome: Outcome, candidate: Candidate | None, index
     if job.ask.logprobs is not None:
         hidden = len(candidate.text) - len(content)
         tokens = await _tokens_of(engine, candidate.branch, hidden, job.ask.logprobs)
+    finish = "stop" if candidate.status == "finished" else "length"
+    calls: list[dict[str, Any]] = []
+    if job.ask.tools and finish == "stop":  # a call that was cut is never mended
+        parallel = job.ask.parallel_tool_calls
+        content, calls = await calls_of(content, job.ask.tools, engine, parallel=parallel)
+        for place, call in enumerate(calls):
+            call["id"] = call["id"] or f"call_{job.id}{index}{place}"
     return Choice(
         index=index,
         content=content,
         thought=thought,
-        finish_reason="stop" if candidate.status == "finished" else "length",
+        finish_reason="tool_calls" if calls else finish,
+        calls=tuple(calls),
         num_tokens=num_tokens,
         tokens=tokens,
         outcome=outcome,
@@ -164,25 +176,25 @@ async def _tops(
     engine: Engine, segment: Branch, count: int, top: int
 ) -> list[tuple[tuple[str, float], ...]]:
     """For each token the most probable ones in its place, with the bits of the generation."""
-    if not top or not count:
+    if not top or not count or not isinstance(engine, Spelling):
         return [()] * count
     given = sum(s.length or 0 for s in segment.lineage()) - (segment.length or 0)
     at = [given + place for place in range(count)]
     reading = engine.next_tokens(segment, top, at=at)
     found = await asyncio.wrap_future(reading.future)
-    spell: Any = getattr(engine, "spell")  # noqa: B009 - the port does not know it
     return [
         tuple(
-            (spell(token), logprob) for token, logprob in zip(n.token_ids, n.logprobs, strict=True)
+            (engine.spell(token).decode(errors="replace"), logprob)
+            for token, logprob in zip(one.token_ids, one.logprobs, strict=True)
         )
-        for n in found
+        for one in found
     ]
 
 
 async def _check_form(job: Job, choices: Sequence[Choice]) -> None:
     """Whether what has ended is of the form that was asked for: a grammar's second reader."""
     constraint = job.ask.constraint
-    if not isinstance(constraint, Schema):
+    if not isinstance(constraint, Schema) or job.ask.tools:
         return
     verifier = lookup("verifiers", "json_schema")(json.loads(constraint.schema))
     for choice in choices:

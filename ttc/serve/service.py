@@ -6,12 +6,13 @@ import asyncio
 import secrets
 import time
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from datetime import UTC, datetime
 from typing import Any
 
 from ttc.errors import ContextOverflow, EngineError, GraphError, PriceError
 from ttc.flow import Cost, Flow
+from ttc.generation import Spelling
 from ttc.graph import Node, compile_graph
 from ttc.ports import Engine
 from ttc.prices import Prices, check_limits
@@ -26,6 +27,7 @@ from ttc.serve.refusal import Refusal, conflicting, invalid, unsupported
 from ttc.serve.settings import Settings
 from ttc.serve.share import share_of
 from ttc.serve.strategy import chosen, fitted
+from ttc.serve.tools import held_to
 from ttc.types import Branch, Budget, Outcome, Sampling
 
 __all__ = ["Service"]
@@ -78,10 +80,13 @@ class Service:
                 headers={"Retry-After": str(_RETRY_S)},
             )
         began = time.monotonic()
-        engines = {
+        engines: dict[str, Engine] = {
             role: share_of(engine, key)
             for role, engine in {**self.roles, "policy": self._model(key, ask)}.items()
         }
+        if ask.tools:
+            form = held_to(ask.tool_choice, ask.tools, engines["policy"])
+            ask = replace(ask, constraint=form)
         graph, overridden = await self._graph(key, ask, engines)
         root = await _root(engines["policy"], ask)
         limit = self._limit(ask, engines)
@@ -264,9 +269,9 @@ def _check_engine(engine: Engine, ask: Ask) -> None:
             "logprobs" if not can.logprobs else "top_logprobs",
             f"this model tells at most {can.logprobs} log probabilities of a token",
         )
-    if ask.logprobs and not hasattr(engine, "spell"):
+    if ask.logprobs and (can.next_tokens < ask.logprobs or not isinstance(engine, Spelling)):
         raise unsupported(
-            "top_logprobs", "this model does not tell how other tokens are spelled; leave it out"
+            "top_logprobs", f"this model tells {can.next_tokens} other tokens; ask for fewer"
         )
     if ask.constraint is not None and ask.until:
         raise conflicting(

@@ -63,7 +63,10 @@ def _head(job: Job, model: str, kind: str) -> dict[str, Any]:
 
 
 def _message(job: Job, choice: Choice) -> dict[str, Any]:
-    message: dict[str, Any] = {"role": "assistant", "content": choice.content, "refusal": None}
+    content = choice.content if choice.content or not choice.calls else None
+    message: dict[str, Any] = {"role": "assistant", "content": content, "refusal": None}
+    if choice.calls:
+        message["tool_calls"] = list(choice.calls)
     if job.ask.ttc.thinking and choice.thought:
         message["reasoning_content"] = choice.thought
     return {

@@ -13,7 +13,8 @@ from functools import lru_cache
 from typing import Any
 
 from ttc.errors import GraphError
-from ttc.graph import Node, compile_graph, snake_case
+from ttc.graph import Chain, Node, Pool, compile_graph, snake_case
+from ttc.ports import Verifier
 from ttc.serve.ask import Ask
 from ttc.serve.keys import Key
 from ttc.serve.refusal import Refusal, conflicting, invalid
@@ -48,8 +49,7 @@ def chosen(ask: Ask, settings: Settings, key: Key) -> Node | None:
         _check_key(key, [spec] if ask.spec is not None else [])
         return _parsed(settings.named.get(spec, spec))
     graph = _of_stranger(spec)
-    used = [snake_case(type(value).__name__) for value in _values(graph)]
-    _check_key(key, used)
+    _check_key(key, [_name(value) for value in _values(graph) if _is_named(value)])
     if not settings.allow_code and any(
         getattr(value, "executes", False) for value in _values(compile_graph(graph))
     ):
@@ -66,10 +66,19 @@ def _check_key(key: Key, used: list[str]) -> None:
     if key.strategies is None:
         return
     for name in used:
-        if name not in key.strategies and name != "chain":
+        if name not in key.strategies:
             raise Refusal(
                 403, f"this key may not use {name}", code="strategy_not_allowed", param="model"
             )
+
+
+def _is_named(value: Any) -> bool:
+    """Whether a key may be held to it by name: a node or a verifier, and not what joins them."""
+    return isinstance(value, Node | Verifier) and not isinstance(value, Chain | Pool)
+
+
+def _name(value: Any) -> str:
+    return snake_case(type(value).__name__)
 
 
 def _parsed(text: str) -> Node:
@@ -101,7 +110,7 @@ def _of_stranger(text: str) -> Node:
     graph = _parsed(text)
     for value in _values(graph):
         if not vars(type(value)).get("remote", False):
-            name = snake_case(type(value).__name__)
+            name = _name(value)
             raise Refusal(
                 403,
                 f"{name} may not be named over HTTP; let the server's operator name a strategy "
@@ -147,11 +156,10 @@ def _check_plain(owner: Any, option: str, given: Any) -> None:
         return
     if isinstance(given, str) and (_NAME.fullmatch(given) or given == ""):
         return
-    name = snake_case(type(owner).__name__)
     raise Refusal(
         403,
-        f"{name}: over HTTP {option} is a number or a name; let the server's operator name a "
-        "strategy that holds it",
+        f"{_name(owner)}: over HTTP {option} is a number or a name; let the server's operator "
+        "name a strategy that holds it",
         code="strategy_not_allowed",
         param="model",
     )

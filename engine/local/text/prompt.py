@@ -63,6 +63,8 @@ class ChatTemplate:
         now = datetime.now(UTC) if now is None else now
         self._program = Program(source, now)
         self._with_tools = self._program if with_tools is None else Program(with_tools, now)
+        self.with_tools = source if with_tools is None else with_tools
+        """The template that is told of tools."""
         self._tokens = tokens
         self._special = special
 
