@@ -15,7 +15,7 @@ from ttc.testing import FakeEngine, ScriptedVerifier
 from ttc.types import Candidate
 from ttc.view import RunView
 
-__all__ = ["QUESTION", "SEARCH", "VOTE", "big_view", "keep", "quality", "search", "talker"]
+__all__ = ["QUESTION", "SEARCH", "VOTE", "big_view", "keep", "quality", "search", "talker", "until"]
 
 QUESTION = "A train leaves at 9:40 and arrives at 13:05. How many minutes does the journey take?"
 VOTE = "sample(n=8) >> vote()"
@@ -113,3 +113,12 @@ def big_view(num_nodes: int = 10_000, *, width: int = 6) -> RunView:
             view.noted("0.beam_search", {"dropped": [number]}, at)
     view.ended({"answer": "205", "stopped_by": "completed", "usage": {"tokens": 12 * num_nodes}})
     return view
+
+
+def until(page: Any, expression: str) -> None:
+    """Waits for a page; Playwright's own way would evaluate text, which the policy forbids."""
+    for _ in range(1_000):
+        if page.evaluate(expression):
+            return
+        page.wait_for_timeout(20)
+    raise AssertionError(f"it never came to {expression}")

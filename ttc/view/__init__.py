@@ -61,6 +61,6 @@ def written(run: str | os.PathLike[str] | Outcome) -> str:
 
 def routes(source: Source) -> list[Route]:
     """The routes of the viewer, to be mounted in a Starlette application; see `Source`."""
-    from ttc.view.routes import routes_of
+    from ttc.view.endpoints import routes_of
 
     return routes_of(source)

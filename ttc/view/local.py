@@ -16,8 +16,8 @@ from starlette.middleware import Middleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.routing import Mount
 
+from ttc.view.endpoints import routes_of
 from ttc.view.journals import JournalView
-from ttc.view.routes import routes_of
 from ttc.view.sources import KeptRuns
 
 __all__ = ["Local", "application"]

@@ -65,7 +65,7 @@ function showBudget() {
   Object.assign(chart, { points, x, roles, left, right, top, bottom, end, hasTimes });
   const svg = draw("svg", { role: "img", "aria-label": saysBudget(roles, all.at(-1).totals, limit) });
   for (const tick of ticks(most, 5)) {
-    svg.append(draw("line", { class: "grid", x1: left, x2: right, y1: y(tick), y2: y(tick) }), label(left - 7, y(tick) + 3.5, amount(tick), "end"));
+    svg.append(draw("line", { class: "grid", x1: left, x2: right, y1: y(tick), y2: y(tick) }), label(left - 7, y(tick) + 3.5, amount(tick, most), "end"));
   }
   const below = new Map();
   roles.forEach((role) => svg.append(area(points, role, below, { x, y, end })));
@@ -86,7 +86,10 @@ function showBudget() {
 }
 
 const total = (totals) => [...totals.values()].reduce((sumOf, value) => sumOf + value, 0);
-const amount = (value) => (value >= 1e5 ? scaled(value) : value >= 10 || Number.isInteger(value) ? count(value) : value.toPrecision(2));
+function amount(value, most = value) {
+  if (most >= 1e5) return scaled(value);
+  return value >= 10 || Number.isInteger(value) ? count(value) : value.toPrecision(2);
+}
 
 function label(x, y, text, anchor, name = "") {
   const made = draw("text", { x, y, "text-anchor": anchor, class: name });

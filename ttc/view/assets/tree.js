@@ -213,8 +213,10 @@ function paintEdges(context, seen) {
   const layers = [new Path2D(), new Path2D(), new Path2D()];
   const wide = hasPills() ? pillWidth() : sizeOf();
   const isCurved = ROW * tree.sy >= 7;
+  const isTold = ROW * tree.sy >= 2.5; // closer lines would be one grey
   for (const at of seen) {
-    if (at.parent) edge(layers[at.row.chosen && at.parent.row.chosen ? 2 : at.isDead ? 0 : 1], at.parent, at, wide, isCurved);
+    const isChosen = at.row.chosen && at.parent?.row.chosen;
+    if (at.parent && (isTold || isChosen)) edge(layers[isChosen ? 2 : at.isDead ? 0 : 1], at.parent, at, wide, isCurved);
   }
   spines(layers[1], wide);
   const strokes = [[colours.line, 1], [colours.edge, 1], [colours.chosen, 2.25]];
@@ -252,7 +254,7 @@ function spines(layer, wide) {
     for (const from of column) {
       if (from.isLeaf || from.children.length < 2) continue;
       const first = tree.ty + from.children[0].y * tree.sy, last = tree.ty + from.children.at(-1).y * tree.sy;
-      if (last < -10 || first > tree.high + 10 || last - lastEnd < 0.7) continue;
+      if (last < -10 || first > tree.high + 10 || last - first < 3 || last - lastEnd < 2) continue;
       lastEnd = last;
       const x0 = tree.tx + from.x * tree.sx + wide, x1 = tree.tx + (from.x + COLUMN) * tree.sx - sizeOf();
       const middle = Math.max(x0 + 2, x1 - Math.min(24, (x1 - x0) / 2)), y0 = tree.ty + from.y * tree.sy;
@@ -284,7 +286,7 @@ function paintDots(context, seen) {
     context.beginPath();
     for (const at of nodes) {
       const x = tree.tx + at.x * tree.sx, y = tree.ty + at.y * tree.sy;
-      if (radius < 2.2) context.rect(x - radius, y - radius, 2 * radius, 2 * radius);
+      if (radius < 2.2) context.rect(x - 5, y - radius / 2, 10, radius);
       else {
         context.moveTo(x + radius, y);
         context.arc(x, y, radius, 0, 2 * Math.PI);
