@@ -30,7 +30,8 @@ __all__ = ["connect", "probe"]
 _THREAD = LoopThread("ttc-probe")
 _MOST = 12
 """Output tokens of a probe."""
-_SECONDS = 60.0
+_PAUSES = (0.1, 1.0, 2.0)
+"""Seconds after each attempt at a probe that broke: it is small, and may be paid twice."""
 _ASKED = "Write a long list of random words."
 _EXTENSIONS: Mapping[str, float | int] = {"top_k": 1, "min_p": 1.0}
 """Parameters, with the value at which any seed gives one text."""
@@ -117,11 +118,12 @@ class _Probe:
     async def run(self) -> Report:
         """All questions."""
         try:
-            async with asyncio.timeout(_SECONDS):
+            async with asyncio.timeout(self._service.seconds):
                 return await self._found()
         except TimeoutError:
             raise EngineError(
-                f"{self._url} did not answer a dozen small requests in {_SECONDS:g} seconds"
+                f"{self._url} did not answer a dozen small requests in "
+                f"{self._service.seconds:g} seconds"
             ) from None
         finally:
             await self._client.aclose()
@@ -219,7 +221,7 @@ class _Probe:
         """Whether a parameter that leaves one token to draw gives one text for any seed."""
         try:
             hot: dict[str, Any] = {"temperature": 2.0, name: value}
-            replies = await asyncio.gather(*(self._ask(seed=s, **hot) for s in (3, 4, 5)))
+            replies = await asyncio.gather(*(self._ask(seed=s, **hot) for s in (3, 4)))
         except _Refusal as refusal:
             self._notes.setdefault("further parameters", f"{name} is refused: {refusal}")
             return False
@@ -311,11 +313,18 @@ class _Probe:
         return content
 
     async def _sent(self, body: Mapping[str, Any]) -> Any:
-        http = _http()
-        try:
-            answer = await self._client.post(f"{self._url}/chat/completions", json=dict(body))
-        except http.HTTPError as error:
-            raise EngineError(f"{self._url} broke a probe: {error!r:.200}") from None
+        http, url, fault = _http(), f"{self._url}/chat/completions", ""
+        for pause in _PAUSES:
+            try:
+                answer = await self._client.post(url, json=dict(body))
+                if answer.status_code not in (429, 503):
+                    break
+                fault = f"answered {answer.status_code} to a probe, over and over"
+            except http.HTTPError as error:
+                fault = f"broke a probe: {error!r:.200}"
+            await asyncio.sleep(pause)
+        else:
+            raise EngineError(f"{self._url} {fault}")
         if answer.status_code in (400, 404, 422, 501):
             raise _Refusal(answer.status_code, answer.text)
         if answer.status_code != 200:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ttc.branch import FinishReason
+from ttc.constraints import Choice, Constraint, Schema
 from ttc.engine.openai.failures import Unknown
 from ttc.errors import EngineError
 from ttc.types import UNMEASURED, Branch, Chunk, Usage
@@ -172,6 +173,10 @@ class Reply:
         stop = self._stop_reason
         if end is not None:
             reason, stop = "stop", next(s for s in self._stops if self.text.startswith(s, end))
+        constraint = self._request.sampling.constraint
+        if reason == "stop" and not _holds(constraint, self.text):
+            said = f"the server did not hold to {constraint}"
+            raise EngineError(said, output_tokens=self.charged)
         wants_top = self._request.sampling.logprobs
         return Branch(
             parent=branch,
@@ -179,17 +184,29 @@ class Reply:
             text=self.text[:end],
             token_ids=None,
             token_count=self.length,
-            logprobs=tuple(self._logprobs) if self._logprobs else None,
+            logprobs=tuple(self._logprobs) if self._logprobs or self.length == 0 else None,
             top_logprobs=tuple(r[:wants_top] for r in self._top) if wants_top else None,
             finish_reason=reason,
             stop_reason=stop,
-            constraint=self._request.sampling.constraint,
+            constraint=constraint,
         )
 
     @property
     def charged(self) -> int:
         """What a call that has ended is charged."""
         return self._request.max_tokens if self.length is None else self.length
+
+
+def _holds(constraint: Constraint | None, text: str) -> bool:
+    """Whether a text is what it had to be, as far as that is told without a grammar."""
+    if isinstance(constraint, Choice):
+        return text in constraint.options
+    if isinstance(constraint, Schema):
+        try:
+            json.loads(text)
+        except ValueError:
+            return False
+    return True
 
 
 def _greatest(values: Any) -> tuple[float, ...]:

@@ -6,6 +6,7 @@ engine = FakeEngine(["The answer is 391.", "The answer is 401."])
 outcome = ttc.solve("What is 17 * 23?", SelfConsistency(n=4), model=engine, seed=0)
 
 print(check_strategy(lambda n, verifier: Sample(n=n) >> verifier >> Best()))
+print(check_engine(engine))
 """
 
 from ttc.manual_clock import ManualClock
@@ -16,10 +17,12 @@ from ttc.testing.conformance import (
     Report,
     check_strategy,
 )
+from ttc.testing.engine_checks import ENGINE_CHECK_NAMES, check_engine
 from ttc.testing.fakes import FAKE_COSTS, FakeEngine, Script, ScriptedVerifier, finished
 
 __all__ = [
     "CHECK_NAMES",
+    "ENGINE_CHECK_NAMES",
     "FAKE_COSTS",
     "Checked",
     "FakeEngine",
@@ -28,6 +31,7 @@ __all__ = [
     "Report",
     "Script",
     "ScriptedVerifier",
+    "check_engine",
     "check_strategy",
     "finished",
 ]

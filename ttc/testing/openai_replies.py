@@ -67,12 +67,18 @@ class Behaviour:
             return f"top_logprobs is at most {most}"
         return None
 
+    def held(self, body: Mapping[str, Any]) -> Sequence[str]:
+        """What it may say under a constraint; empty where it may say anything."""
+        form, choice = body.get("response_format"), body.get("structured_outputs", {}).get("choice")
+        if choice and self.kind == "vllm":
+            return list(choice)
+        if not form or not self.schemas:
+            return ()
+        fields = form["json_schema"]["schema"]["properties"]
+        return [json.dumps({name: spec["enum"][0] for name, spec in fields.items()})]
+
     def words(self, body: Mapping[str, Any], seed: int) -> str:
         """Random words, by the seed; the likeliest ones where nothing else can be drawn."""
-        form = body.get("response_format")
-        if form and self.schemas:
-            fields = form["json_schema"]["schema"]["properties"]
-            return json.dumps({name: spec["enum"][0] for name, spec in fields.items()})
         if not body.get("temperature", 1) or body.get("top_k") == 1 or body.get("min_p") == 1:
             seed = 0
         noise = blake2b(str(seed).encode(), digest_size=60).digest()
@@ -99,24 +105,22 @@ class Wire:
         self._behaviour, self._body = behaviour, body
         self._is_chat = "messages" in body
         whole = [self._cut(words) for words in choices]
-        self._choices = [words for words, _ in whole]
-        self._reasons = [reason for _, reason in whole]
+        self._choices = [words for words, _, _ in whole]
+        self._ends = [end for _, *end in whole]
         self._prompt, self._cached = prompt
         digest = blake2b(repr((body.get("seed"), id(self))).encode(), digest_size=8).hexdigest()
         self._id = f"chatcmpl-{digest if behaviour.ids == 'each' else 0}"
 
-    def _cut(self, words: Sequence[str]) -> tuple[list[str], str]:
-        """The words until a stop or the limit, and why they end there."""
+    def _cut(self, words: Sequence[str]) -> tuple[list[str], str, str | None]:
+        """The words until a stop or the limit, why they end there, and at which stop."""
         reason, most = "stop", self._body.get("max_tokens", self._body.get("max_completion_tokens"))
-        kept = list(words)
-        if self._behaviour.stops:
-            text = "".join(words)
-            stops = self._body.get("stop") or ()
-            ends = [text.index(stop) for stop in stops if stop in text]
-            kept = words_of(text[: min(ends)]) if ends else kept
-        if self._behaviour.limits and most is not None and len(kept) > most:
+        text = "".join(words[:most] if self._behaviour.limits else words)
+        stops = (self._body.get("stop") or ()) if self._behaviour.stops else ()
+        ends = [(text.index(stop), stop) for stop in stops if stop in text]
+        kept = words_of(text[: min(ends)[0]]) if ends else list(words)
+        if self._behaviour.limits and most is not None and len(kept) >= most and not ends:
             kept, reason = kept[:most], "length"
-        return kept, reason
+        return kept, reason, min(ends)[1] if ends else None
 
     def whole(self) -> dict[str, Any]:
         """In one piece."""
@@ -132,7 +136,7 @@ class Wire:
                     "index": index,
                     **text,
                     "logprobs": self._logprobs(words),
-                    "finish_reason": self._reasons[index],
+                    **self._ending(index),
                 }
             )
         usage = {} if self._behaviour.usage == "none" else {"usage": self._usage()}
@@ -148,7 +152,7 @@ class Wire:
             for word in words:
                 self.told += 1
                 yield self._event([self._choice(index, {"content": word}, [word])])
-            yield self._event([self._choice(index, {}, reason=self._reasons[index])])
+            yield self._event([{**self._choice(index, {}), **self._ending(index)}])
         options = self._body.get("stream_options") or {}
         if options.get("include_usage") and self._behaviour.usage != "none":
             yield self._event([], usage=self._usage())
@@ -172,13 +176,18 @@ class Wire:
         index: int,
         delta: Mapping[str, Any],
         words: Sequence[str] = (),
-        reason: str | None = None,
     ) -> dict[str, Any]:
         said: dict[str, Any] = {"delta": delta}
         if not self._is_chat:
             said = {"text": delta.get("content", "")}
         logprobs = self._logprobs(words) if words else None
-        return {"index": index, **said, "logprobs": logprobs, "finish_reason": reason}
+        return {"index": index, **said, "logprobs": logprobs, "finish_reason": None}
+
+    def _ending(self, index: int) -> dict[str, Any]:
+        """Why a choice ended; vLLM names the stop as well."""
+        reason, stop = self._ends[index]
+        named = {"stop_reason": stop} if self._behaviour.kind == "vllm" else {}
+        return {"finish_reason": reason, **named}
 
     def _logprobs(self, words: Sequence[str]) -> dict[str, Any] | None:
         """Geometric ones: the i-th greatest is -(i + 1) / 2."""

@@ -238,6 +238,8 @@ class OpenAIServer:
         return texts
 
     def _said(self, body: Mapping[str, Any], choice: int) -> str:
+        if held := self.behaviour.held(body):
+            return held[int(body.get("seed", 0)) % len(held)]
         if callable(self._script):
             return self._script(body)
         if isinstance(self._script, str):

@@ -87,14 +87,28 @@ def test_a_parameter_that_a_server_does_not_honour_is_refused() -> None:
 def test_constraints_are_sent_in_the_servers_words() -> None:
     schema = Schema({"type": "object", "properties": {"q": {"enum": [4]}}, "required": ["q"]})
     with served() as (engine, server):
+        said = []
         for constraint in (schema, Choice("yes", "no"), Pattern("[0-9]+")):
             engine.check_constraint(constraint)
-            result(engine, sampling=Sampling(constraint=constraint))
+            said.append(result(engine, sampling=Sampling(constraint=constraint)).text)
 
     bodies = [asked.body for asked in server.asked]
     assert bodies[0]["response_format"]["json_schema"]["strict"] is True
     assert bodies[1]["structured_outputs"] == {"choice": ["yes", "no"]}
     assert bodies[2]["structured_outputs"] == {"regex": "[0-9]+"}
+    assert said[:2] == ['{"q": 4}', "yes"]
+
+
+@pytest.mark.parametrize("constraint", [Choice("yes", "no"), Schema({"type": "object"})])
+def test_a_text_that_does_not_hold_to_its_constraint_is_no_result(constraint: Any) -> None:
+    server = {"behaviour": Behaviour(kind="sglang", schemas=False)}
+    with (
+        served(server=server) as (engine, _),
+        pytest.raises(EngineError, match="did not hold to") as caught,
+    ):
+        result(engine, sampling=Sampling(constraint=constraint))
+
+    assert caught.value.output_tokens == 4
 
 
 def test_a_constraint_that_a_server_does_not_hold_to_is_refused() -> None:
