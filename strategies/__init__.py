@@ -1,6 +1,7 @@
 """Strategies: the nodes that sample, verify, choose and combine, and the named graphs of them."""
 
 from ttc.strategies.abstain import Abstain
+from ttc.strategies.agent import Agent, LanguageAgentTreeSearch
 from ttc.strategies.behaviour_clusters import BehaviourClusters
 from ttc.strategies.best import Best
 from ttc.strategies.best_of_n import BestOfN
@@ -73,6 +74,7 @@ __all__ = [
     "Action",
     "AdaptiveBranchingMCTS",
     "AdaptiveConsistency",
+    "Agent",
     "AgreeingWindow",
     "AnytimeValid",
     "BeamSearch",
@@ -104,6 +106,7 @@ __all__ = [
     "Instruct",
     "Keep",
     "Knockout",
+    "LanguageAgentTreeSearch",
     "LimitRule",
     "MinimumBayesRisk",
     "MixtureOfAgents",

@@ -131,7 +131,7 @@ class Tally:
 
 
 def _votes(candidate: Candidate) -> bool:
-    return candidate.key is not None and candidate.status in ("finished", "truncated")
+    return candidate.key is not None and candidate.status in ("finished", "truncated", "open")
 
 
 def distinct(candidates: Iterable[Candidate]) -> list[Candidate]:

@@ -40,6 +40,10 @@ SERVED = "openai:"
 _BUILT_IN: Mapping[str, Mapping[str, str]] = {
     "nodes": {
         "sample": "ttc.strategies:Sample",
+        "agent": "ttc.strategies:Agent",
+        "language_agent_tree_search": "ttc.strategies:LanguageAgentTreeSearch",
+        "calculator": "ttc.tools:Calculator",
+        "python": "ttc.tools:Python",
         "sample_in_rounds": "ttc.strategies:SampleInRounds",
         "vote": "ttc.strategies:Vote",
         "best": "ttc.strategies:Best",

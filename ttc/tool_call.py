@@ -18,7 +18,7 @@ from typing import Any
 from ttc.budget import Account, Ticket
 from ttc.call_json import canonical
 from ttc.engine_call import interrupt
-from ttc.errors import BudgetExceeded, EngineError, NodeError, RecordError, TTCError
+from ttc.errors import BudgetExceeded, EngineError, NodeError, RecordError, SandboxError, TTCError
 from ttc.messages import ToolCall
 from ttc.ports import Scope, Timer
 from ttc.run import Run
@@ -29,7 +29,7 @@ from ttc.work import Work
 __all__ = ["UNKNOWN_EFFECT", "Asked", "ToolUse"]
 
 _log = logging.getLogger(__name__)
-_PASSED_ON = (BudgetExceeded, NodeError, RecordError)
+_PASSED_ON = (BudgetExceeded, NodeError, RecordError, SandboxError)
 
 UNKNOWN_EFFECT = (
     "The call was begun and cut. Whether it had its effect is unknown, and it is not made again."
@@ -169,20 +169,20 @@ class ToolUse:
     async def _reason_not_to(self) -> str | None:
         """Why an act must not happen; `None` where it may."""
         asked, run = self._asked, self._run
-        actor = run.actor = run.actor or self._path
-        if actor != self._path:
-            run.timing["two parts of the strategy wanted to act"] = None
-            return "Another part of the strategy acts in this run, and only one may."
-        if asked.confirm is not None:
-            given = await asyncio.to_thread(asked.confirm, asked.call)
-            is_allowed = await given if inspect.isawaitable(given) else given
-            return None if is_allowed is True else "The user did not confirm the call."
-        if asked.after_untrusted:
+        if asked.after_untrusted and asked.confirm is None:
             return (
                 "What was read before is not the user's word, so the call needs the user's "
                 "confirmation, and nobody can be asked."
             )
-        return None
+        actor = run.actor = run.actor or self._path
+        if actor != self._path:
+            run.timing["two parts of the strategy wanted to act"] = None
+            return "Another part of the strategy acts in this run, and only one may."
+        if asked.confirm is None:
+            return None
+        given = await asyncio.to_thread(asked.confirm, asked.call)
+        is_allowed = await given if inspect.isawaitable(given) else given
+        return None if is_allowed is True else "The user did not confirm the call."
 
     async def _shared(self) -> ToolResult:
         """The result of the first of all equal pure calls that succeeds."""

@@ -12,6 +12,7 @@ from ttc.registry import lookup, names
 from ttc.strategies import (
     Abstain,
     AdaptiveBranchingMCTS,
+    Agent,
     AStar,
     BeamSearch,
     BehaviourClusters,
@@ -29,6 +30,7 @@ from ttc.strategies import (
     Instruct,
     Keep,
     Knockout,
+    LanguageAgentTreeSearch,
     MinimumBayesRisk,
     MixtureOfAgents,
     MonteCarloTreeSearch,
@@ -85,6 +87,10 @@ CASES: dict[str, Callable[[int, Verifier], Node]] = {
     "tree_of_thoughts": lambda n, v: TreeOfThoughts(v, width=n, breadth=2, max_steps=3) >> Best(),
     "instruct": lambda n, v: Instruct("", "Think first.") >> Sample(n=n) >> Vote(),
     "paraphrase": lambda n, v: Paraphrase(n=2) >> Sample(n=n) >> Vote(),
+    "agent": lambda n, v: Agent(tools=["calculator"], n=n, calls="react") >> Vote(),
+    "language_agent_tree_search": lambda n, v: (
+        LanguageAgentTreeSearch(v, agent=Agent(tools=["calculator"]), max_expansions=n) >> Best()
+    ),
     "keep": lambda n, v: Sample(n=n) >> v >> Keep(share=0.5) >> Vote(weighted=True),
     "minimum_bayes_risk": lambda n, v: Sample(n=n) >> MinimumBayesRisk(),
     "self_refine": lambda n, v: Sample(n=n) >> SelfRefine() >> Vote(),
@@ -108,6 +114,8 @@ CASES: dict[str, Callable[[int, Verifier], Node]] = {
 
 SHOWS_TEXTS = frozenset(
     (
+        "agent",
+        "language_agent_tree_search",
         "instruct",
         "paraphrase",
         "self_refine",

@@ -34,6 +34,8 @@ ALONE = (
     "sample_in_rounds(n=4, rule=early_exit() & sure_answer(at_least=0.9))",
     "instruct('', 'Think.') >> sample(n=2)",
     "paraphrase(n=2) >> sample()",
+    "agent(tools=(python(time_limit=2.0), calculator()), n=2, ignoring=('at',))",
+    "language_agent_tree_search(self_verify(), agent=agent(tools=(calculator(),)), width=2)",
     "sample(n=4) >> exact('1', to_the_letter=True) >> keep(share=0.5)",
     "sample(n=4) >> self_refine(rounds=1)",
     "sample(n=4) >> reflexion(verifier=unit_tests(), memory=2)",

@@ -31,7 +31,7 @@ from ttc.sandbox.limits import Limits
 from ttc.sandbox.zygote import Process, SandboxChoice, Zygote
 from ttc.types import AnswerFormat
 
-__all__ = ["Check", "Checked", "SymbolicPool", "shared_pool"]
+__all__ = ["Check", "Checked", "Evaluated", "SymbolicPool", "shared_pool"]
 
 _LIFE_S = 3600.0
 _CPU_S = 60.0
@@ -62,6 +62,17 @@ class Checked:
     """Whether it is unknown because a limit ended the check, and so depends on the machine."""
     cpu_seconds: float = field(default=0.0, compare=False)
     """What it took of a processor; 0 where it was known, and at most the limit where it was cut."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluated:
+    """What an expression came to; `None` where it has no value."""
+
+    exact: str | None = None
+    decimals: str | None = None
+    was_cut: bool = False
+    """Whether a limit ended it."""
+    cpu_seconds: float = field(default=0.0, compare=False)
 
 
 class SymbolicPool:
@@ -140,6 +151,21 @@ class SymbolicPool:
             known if known is not None else asked[index].result()
             for index, known in enumerate(decided)
         ]
+
+    async def evaluate(self, expression: str) -> Evaluated:
+        """What an expression without variables comes to."""
+        with self._lock:
+            crew = self._begun()
+            future = crew.submit(self._evaluated(expression, crew))
+        return await asyncio.wrap_future(future)
+
+    async def _evaluated(self, expression: str, crew: _Crew) -> Evaluated:
+        await crew.start()
+        reply = await crew.ask({"value": expression}, self.seconds)
+        if reply is None:
+            return Evaluated(was_cut=True, cpu_seconds=self.seconds)
+        exact, decimals = reply["value"] or (None, None)
+        return Evaluated(exact=exact, decimals=decimals, cpu_seconds=reply["cpu_seconds"])
 
     def close(self) -> None:
         """Ends its workers, its zygote and its thread; it starts anew when it is asked again."""

@@ -15,6 +15,7 @@ import sympy
 
 from ttc.answers.algebra import Apply, Number, Power, Product, Sum, Symbol, Tree, symbols
 from ttc.answers.equality import Rules, Verdict, compare
+from ttc.answers.kinds import Expression
 from ttc.answers.parser import parse_answer
 from ttc.sandbox import codec
 
@@ -23,6 +24,7 @@ __all__ = ["decide", "main"]
 _MOST_DIGITS = 20_000
 _MOST_SIGNED = 3
 _DIGITS = 30
+_DECIMALS = 15
 _POINTS = (sympy.Rational(7, 5), sympy.Rational(22, 9), sympy.Rational(3, 11))
 _CONSTANTS = {"pi": sympy.pi, "e": sympy.E, "i": sympy.I}
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
@@ -45,7 +47,24 @@ def main(link: int) -> None:
 
 
 def _answer(request: dict[str, Any]) -> dict[str, Any]:
-    return {"verdict": _check(request), "cpu_seconds": time.process_time()}
+    told = (
+        {"value": _value(request["value"])} if "value" in request else {"verdict": _check(request)}
+    )
+    return {**told, "cpu_seconds": time.process_time()}
+
+
+def _value(text: str) -> list[str] | None:
+    """What an expression without variables comes to: its exact form, and its decimals."""
+    try:
+        parsed = parse_answer(text, "number")
+        if not isinstance(parsed, Expression) or symbols(parsed.tree) - set(_CONSTANTS):
+            return None
+        value = _build(parsed.tree, {})
+        if not value.is_number or value.is_finite is False:
+            return None
+        return [str(value), str(value.evalf(_DECIMALS))]
+    except Exception:  # noqa: BLE001 - whatever sympy raises, there is no value
+        return None
 
 
 def _check(request: dict[str, Any]) -> Verdict:

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from ttc.tools.function import FunctionTool, tool
+from ttc.tools.calculator import Calculator
+from ttc.tools.function import FunctionTool, tool, tool_faults
+from ttc.tools.named import named_tool
 from ttc.tools.port import Confirm, Effect, Tool, ToolResult, ToolStatus, schema_of
+from ttc.tools.python import Python
 
 __all__ = [
+    "Calculator",
     "Confirm",
     "Effect",
     "FunctionTool",
+    "Python",
     "Tool",
     "ToolResult",
     "ToolStatus",
+    "named_tool",
     "schema_of",
     "tool",
+    "tool_faults",
 ]

@@ -1,0 +1,237 @@
+"""Conversations: how an agent's turns go on, in the form that its model was taught.
+
+Where the chat template knows tools, calls and results stand in its own form; elsewhere they stand
+in lines, as in ReAct. What is appended is only the template's text behind the model's own turn, so
+a branch stays token-exact: it shares its state with its siblings, and no earlier turn is written
+anew. A template that would write one anew is refused.
+
+What a tool gives is data. In a message of its own no control token can come of it, and the marks of
+calls and results in it are broken; in a line it is one JSON text, which no line can end.
+
+Source: for the lines Yao et al. 2022, ReAct (arXiv 2210.03629), section 2 and appendix C.
+Differs: arguments are JSON, and so are observations.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Literal
+
+from ttc.errors import ContextOverflow, EngineError
+from ttc.ports import Scope
+from ttc.strategies.instruct import instructed
+from ttc.tool_calls import BadCall, Call, Form, form_of
+from ttc.tools import Tool, schema_of
+from ttc.types import Branch, Message, Problem, ToolCall
+
+__all__ = ["Conversation"]
+
+OBSERVATION = "Observation:"
+_SIGN = hashlib.blake2b(b"the end of a turn", digest_size=8).hexdigest()
+_MARK = re.compile(
+    r"<(?=/?(?:tool_call|tool_response|tools|think|function|parameter)\b)"
+    r"|\[(?=/?(?:TOOL_CALLS|TOOL_RESULTS|AVAILABLE_TOOLS|INST|ARGS|CALL_ID)\])",
+    re.IGNORECASE,
+)
+_REACT = """You may use these tools:
+{tools}
+
+Write in this form, and stop after an action's input:
+Thought: what to do next
+Action: the name of one tool
+Action Input: its arguments, as a JSON object
+Observation: what came of it, which you are told
+(these four lines as often as needed)
+Thought: what you know now
+Final Answer: the answer"""
+_NO_MORE = "No further calls are made. Give your final answer with what you know."
+
+
+@dataclass(frozen=True, kw_only=True)
+class Conversation:
+    """How one agent speaks with one model about one problem."""
+
+    scope: Scope
+    role: str
+    problem: Problem
+    """The problem with what the model is told of the tools."""
+    form: Form
+    """How the model writes calls."""
+    prompt: Branch
+
+    @classmethod
+    def begun(
+        cls,
+        scope: Scope,
+        role: str,
+        tools: Sequence[Tool],
+        *,
+        instructions: str = "",
+        form: Form | Literal["auto"] = "auto",
+    ) -> Conversation:
+        """The beginning of a conversation.
+
+        Raises:
+            EngineError: the model has no form for it, or no room.
+            ValueError: the problem has tools of its own, or a form that is none.
+        """
+        problem = scope.problem
+        if problem.tools:
+            raise ValueError("the problem has tools of its own, and the agent has some; leave one")
+        if problem.prompt is not None:
+            said = Message(role="user", content=problem.prompt)
+            problem = replace(problem, prompt=None, messages=(said,))
+        if instructions:
+            problem = instructed(problem, instructions, "before")
+        told = tuple(schema_of(tool) for tool in tools)
+        if form == "auto":
+            form = _native_form(scope, role, problem, told) if tools else "react"
+        if form != "react":
+            problem = replace(problem, tools=told)
+        elif tools:
+            lines = "\n".join(map(_line, told))
+            problem = instructed(problem, _REACT.format(tools=lines), "before")
+        prompt = scope.prompt(problem, role)
+        return cls(scope=scope, role=role, problem=problem, form=form, prompt=prompt)
+
+    @property
+    def until(self) -> tuple[str, ...]:
+        """What ends a turn beside the model's own end."""
+        return (OBSERVATION,) if self.form == "react" else ()
+
+    def answered(
+        self,
+        branch: Branch,
+        results: Sequence[tuple[Call, str]],
+        *,
+        before: Sequence[Message] = (),
+        is_last: bool = False,
+    ) -> tuple[Branch, tuple[Message, ...]]:
+        """The branch with what came of its calls, where the model goes on.
+
+        Args:
+            branch: ends with the turn in which the calls stand.
+            results: each call with what the model is told, one for each and in their order.
+            before: the turns before, for engines that hold no tokens.
+            is_last: whether the model is told to come to an end.
+
+        Returns:
+            The branch, and all turns since the prompt.
+
+        Raises:
+            EngineError: the model's template writes earlier turns anew.
+        """
+        turns = self._results(results)
+        if is_last:
+            last = replace(turns[-1], content=f"{turns[-1].content}\n\n{_NO_MORE}")
+            turns = (*turns[:-1], last)
+        history = (*before, Message(role="assistant", content=branch.text), *turns)
+        if branch.token_ids is None:
+            whole = replace(self.problem, messages=(*self.problem.messages, *history))
+            return self.scope.prompt(whole, self.role), history
+        if self.form == "react":
+            return self._line_after(branch, _in_line(results), is_last=is_last), history
+        return self._turns_after(branch, turns), history
+
+    def _results(self, results: Sequence[tuple[Call, str]]) -> tuple[Message, ...]:
+        """What came of calls, as messages."""
+        if self.form == "react":
+            return (Message(role="user", content=f"{OBSERVATION} {_in_line(results)}"),)
+        return tuple(
+            Message(role="tool", content=_as_data(text), tool_call_id=_id_of(call, n))
+            for n, (call, text) in enumerate(results)
+        )
+
+    def _line_after(self, branch: Branch, text: str, *, is_last: bool) -> Branch:
+        """ReAct: the observation, behind its label, which the model wrote or not."""
+        has_label = branch.stop_reason == OBSERVATION
+        end = f"Thought: {_NO_MORE}\nFinal Answer:" if is_last else ""
+        label = "" if has_label else f"\n{OBSERVATION}"
+        return self.scope.append(branch, f"{label} {text}\n{end}")
+
+    def _turns_after(self, branch: Branch, turns: tuple[Message, ...]) -> Branch:
+        """What the template writes behind the model's turn, up to where its next one begins."""
+        messages = (*self._signed.messages, *turns)
+        after = self.scope.prompt(
+            replace(self._signed, messages=messages, continue_last=False), self.role
+        )
+        before, ids = self._before.token_ids or (), after.token_ids or ()
+        if ids[: len(before)] != before or not after.text.startswith(self._before.text):
+            raise _rewrites()
+        return Branch(
+            parent=branch,
+            role=branch.role,
+            text=after.text[len(self._before.text) :],
+            token_ids=ids[len(before) :],
+        )
+
+    @cached_property
+    def _signed(self) -> Problem:
+        """The conversation with a sign in the place of the model's turn."""
+        said = Message(role="assistant", content=_SIGN)
+        return replace(self.problem, messages=(*self.problem.messages, said), continue_last=True)
+
+    @cached_property
+    def _before(self) -> Branch:
+        """All of it up to the sign."""
+        before = self.scope.prompt(self._signed, self.role)
+        if not before.text.startswith(self.prompt.text):
+            raise _rewrites()
+        return before
+
+
+def _native_form(
+    scope: Scope, role: str, problem: Problem, tools: tuple[Mapping[str, Any], ...]
+) -> Form:
+    """How the model's template writes a call, read off one that it is given to write."""
+    name = str(tools[0]["function"]["name"])
+    call = ToolCall(name=name, arguments={"a": 1}, id=_id_of(None, 0))
+    tried = (
+        Message(role="user", content="?"),
+        Message(role="assistant", content="", tool_calls=(call,)),
+        Message(role="tool", content="1", tool_call_id=call.id),
+    )
+    try:
+        prompt = scope.prompt(Problem(messages=tried, tools=tools), role)
+    except ContextOverflow:
+        raise
+    except EngineError:
+        return "react"  # the template has no place for tools
+    return "react" if prompt.token_ids is None else form_of(prompt.text)
+
+
+def _line(tool: Mapping[str, Any]) -> str:
+    """A tool as one line of a prompt."""
+    function = tool["function"]
+    parameters = json.dumps(function["parameters"].get("properties", {}), ensure_ascii=False)
+    return f"- {function['name']}: {function['description']} Arguments: {parameters}"
+
+
+def _in_line(results: Sequence[tuple[Call, str]]) -> str:
+    """What came of calls, as JSON in one line."""
+    return " ".join(json.dumps(text, ensure_ascii=False) for _, text in results)
+
+
+def _as_data(text: str) -> str:
+    """A text in which no mark of a call or a result is whole."""
+    return _MARK.sub(lambda found: f"{found[0]} ", text)
+
+
+def _id_of(call: Call | None, place: int) -> str:
+    """What a result names its call by: nine letters and digits, as some templates want them."""
+    written = "" if call is None or isinstance(call, BadCall) else call.id
+    if written:
+        return written
+    return hashlib.blake2b(str(place).encode(), digest_size=8).hexdigest()[:9]
+
+
+def _rewrites() -> EngineError:
+    return EngineError(
+        "the model's chat template writes earlier turns anew when a tool has answered, so the "
+        'conversation cannot go on token by token; use calls="react"'
+    )
