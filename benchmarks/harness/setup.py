@@ -77,7 +77,9 @@ def set_up(asked: Asked) -> SetUp:
         if not task.items:
             where = "the pool holds none" if pool is not None else "no grader can grade any"
             raise RecordError(f"{where} of the problems of {spec}; they are matched by their ids")
-        tasks[spec], left_out[spec] = task, missing
+        if task.name in tasks:
+            raise ValueError(f"two tasks are called {task.name!r}; give one file another name")
+        tasks[task.name], left_out[task.name] = task, missing
     budgets = {budget_name(limits): limits for limits in map(_limits, asked.budgets)}
     models = (asked.pool.name,) if asked.pool is not None else asked.models
     comparisons = _comparisons(asked, list(tasks), models, arms, list(budgets))

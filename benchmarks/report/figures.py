@@ -8,6 +8,7 @@ from typing import Any
 
 from ttc.benchmarks.harness.measures import CellMeasures
 from ttc.benchmarks.report.style import COLOURS
+from ttc.benchmarks.report.svg import short
 from ttc.registry import install_hint
 
 __all__ = ["draw_curves"]
@@ -61,11 +62,11 @@ def _draw(axes: Any, arm: str, cells: Sequence[CellMeasures], colour: str, resou
     ys = [100 * cell.accuracy for cell in ranked]
     low = [100 * cell.interval.low for cell in ranked]
     high = [100 * cell.interval.high for cell in ranked]
-    if len(xs) > 1:
+    if len(set(xs)) == 1:
+        axes.plot([xs[0], xs[0]], [low[0], high[0]], color=colour, linewidth=2, alpha=0.45)
+    else:
         axes.fill_between(xs, low, high, color=colour, alpha=0.13, linewidth=0)
         axes.plot(xs, ys, color=colour, linewidth=2)
-    else:
-        axes.plot([xs[0], xs[0]], [low[0], high[0]], color=colour, linewidth=2, alpha=0.45)
     axes.plot(xs, ys, "o", color=colour, markersize=6, markeredgecolor="white", label=arm, zorder=3)
 
 
@@ -75,7 +76,12 @@ def _dress(axes: Any, title: str, resource: str) -> None:
     axes.set_ylabel("accuracy, % (95 % interval)")
     low, high = axes.get_xlim()
     if low > 0 and high / low > 4:
+        from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
         axes.set_xscale("log")
+        axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: short(value)))
+        axes.xaxis.set_minor_formatter(NullFormatter())
     axes.grid(axis="y", color="#e3e7ec", linewidth=0.8)
     axes.set_axisbelow(True)
     for side in ("top", "right"):

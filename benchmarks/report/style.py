@@ -18,7 +18,7 @@ def _classes() -> str:
     return "".join(parts)
 
 
-STYLE = """
+_RULES = """
 :root{--ink:#1b2430;--soft:#5b6675;--rule:#e3e7ec;--ground:#fff;--card:#f7f9fb;--good:#00734f;
 --bad:#b0341d;color-scheme:light dark}
 @media (prefers-color-scheme:dark){:root{--ink:#e6eaf0;--soft:#9aa6b5;--rule:#2c3643;
@@ -26,7 +26,7 @@ STYLE = """
 *{box-sizing:border-box}
 body{margin:0;background:var(--ground);color:var(--ink);
 font:15px/1.55 system-ui,-apple-system,"Segoe UI",Roboto,sans-serif}
-main{max-width:1020px;margin:0 auto;padding:36px 24px 72px}
+main{max-width:1160px;margin:0 auto;padding:36px 24px 72px}
 h1{font-size:26px;line-height:1.2;margin:0 0 4px;letter-spacing:-.01em}
 h2{font-size:19px;margin:44px 0 6px;padding-top:18px;border-top:1px solid var(--rule)}
 h3{font-size:15px;margin:26px 0 6px}
@@ -35,9 +35,9 @@ p{margin:6px 0 12px}.soft{color:var(--soft)}
 .wide{overflow-x:auto}
 table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums;font-size:13.5px}
 th{text-align:left;font-weight:600;color:var(--soft);padding:6px 12px 6px 0;
-border-bottom:1px solid var(--rule);vertical-align:bottom;white-space:nowrap}
+border-bottom:1px solid var(--rule);vertical-align:bottom}
 td{padding:6px 12px 6px 0;border-bottom:1px solid var(--rule);vertical-align:top}
-td.n,th.n{text-align:right;white-space:nowrap}td.s{min-width:150px;overflow-wrap:anywhere}
+td.n,th.n{text-align:right}td.n{white-space:nowrap}td.s{overflow-wrap:break-word}td:first-child{min-width:120px}
 tr.bound td{color:var(--soft);font-style:italic}
 .better{color:var(--good);font-weight:600}.worse{color:var(--bad);font-weight:600}
 svg{display:block;width:100%;height:auto;margin:4px 0 2px}
@@ -59,4 +59,6 @@ font:12.5px/1.5 ui-monospace,Menlo,Consolas,monospace}
 dl{display:grid;grid-template-columns:max-content 1fr;gap:4px 18px;margin:8px 0}
 dt{color:var(--soft)}dd{margin:0;overflow-wrap:anywhere}
 @media print{main{max-width:none}.chart{break-inside:avoid}}
-""" + _classes()
+"""
+STYLE = _classes() + _RULES
+"""The whole style. Colours come first, so that what is no area stays unfilled."""

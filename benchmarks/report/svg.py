@@ -12,10 +12,12 @@ from dataclasses import dataclass
 from html import escape
 from typing import NamedTuple
 
-__all__ = ["Bar", "Line", "Point", "bars", "heat_map", "histogram", "lines"]
+__all__ = ["Bar", "Line", "Point", "bars", "heat_map", "histogram", "lines", "short"]
 
 _WIDTH, _HEIGHT = 760, 380
 _LEFT, _RIGHT, _TOP, _BOTTOM = 62, 24, 18, 52
+_MOST_DOTS = 12
+"""A line of more points is drawn without dots."""
 
 
 class Point(NamedTuple):
@@ -100,7 +102,7 @@ def _padded(low: float, high: float) -> tuple[float, float]:
 
 
 def _band(line: Line, across: _Scale, up: _Scale) -> str:
-    if len(line.points) < 2:
+    if len({point.x for point in line.points}) < 2:
         return ""
     above = [(across(p.x), up(p.high)) for p in line.points]
     below = [(across(p.x), up(p.low)) for p in reversed(line.points)]
@@ -112,8 +114,8 @@ def _path(line: Line, across: _Scale, up: _Scale) -> str:
     places = [(across(p.x), up(p.y), p) for p in line.points]
     way = " ".join(f"{a:.1f},{b:.1f}" for a, b, _ in places)
     drawn = [f'<polyline class="line c{line.colour}" points="{way}"/>'] if len(places) > 1 else []
-    for a, b, point in places:
-        if len(places) == 1:
+    for a, b, point in places if len(places) <= _MOST_DOTS else ():
+        if len({where for where, _, _ in places}) == 1:
             whisker = f"whisker c{line.colour}"
             drawn.append(_rule(whisker, (a, up(point.low)), (a, up(point.high))))
         drawn.append(
@@ -140,7 +142,7 @@ def _axes(
     for column in columns:
         place = across(column)
         drawn.append(_rule("mark", (place, bottom), (place, bottom + 5)))
-        drawn.append(_text(place, bottom + 19, _short(column), anchor="middle"))
+        drawn.append(_text(place, bottom + 19, short(column), anchor="middle"))
     drawn.append(_rule("axis", (_LEFT, bottom), (right, bottom)))
     middle, height = (_LEFT + right) / 2, (_TOP + bottom) / 2
     drawn.append(_text(middle, _HEIGHT - 10, x, anchor="middle", kind="label"))
@@ -218,8 +220,7 @@ def histogram(bins: Mapping[int, tuple[int, int]], size: int, *, x: str) -> str:
     base = height - bottom
     drawn.append(_rule("axis", (_LEFT, base), (_WIDTH - _RIGHT, base)))
     drawn += [
-        _text(across(tick), base + 17, _short(tick), anchor="middle")
-        for tick in _steps(first, last)
+        _text(across(tick), base + 17, short(tick), anchor="middle") for tick in _steps(first, last)
     ]
     drawn.append(_text((_LEFT + _WIDTH) / 2, height - 6, x, anchor="middle", kind="label"))
     drawn.append(_text(_LEFT - 8, 16, str(most), anchor="end"))
@@ -271,7 +272,8 @@ def _steps(low: float, high: float) -> list[float]:
     return [place * step for place in range(first, math.floor(high / step + 1e-9) + 1)]
 
 
-def _short(value: float) -> str:
+def short(value: float) -> str:
+    """A number as axes tell it: 2k, 5M."""
     for size, letter in ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= size:
             return f"{value / size:g}{letter}"

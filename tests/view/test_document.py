@@ -104,7 +104,10 @@ def test_a_sibling_with_equal_tokens_is_a_duplicate(path: Path) -> None:
 
 
 def test_a_call_that_failed_and_one_that_was_stopped_are_told_apart(path: Path) -> None:
-    replies: list[str | EngineError] = [EngineError("the engine fell over"), *["The answer is 1."] * 9]
+    replies: list[str | EngineError] = [
+        EngineError("the engine fell over"),
+        *["The answer is 1."] * 9,
+    ]
     engine = FakeEngine(replies, in_order=True, concurrency=2)
     strategy = "sample(n=10, ahead=4) >> vote(stop=cannot_be_overtaken())"
     outcome = keep(path, strategy, engine=engine)
