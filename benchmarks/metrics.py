@@ -8,25 +8,30 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Hashable, Iterable, Sequence
-from itertools import combinations, groupby
-from random import Random
+from collections.abc import Hashable, Sequence
+from itertools import groupby
 from statistics import NormalDist, fmean, stdev
 from typing import NamedTuple
 
 __all__ = [
+    "MIN_PROBLEMS",
     "Difference",
     "Interval",
     "best_of_k",
+    "bootstrap",
     "coverage",
     "detectable_difference",
+    "holm",
     "maj_at_k",
     "paired_bootstrap",
     "pass_at_k",
     "wilson",
 ]
 
-_MAX_SUBSETS = 20_000
+MIN_PROBLEMS = 30
+"""With fewer, a percentile interval is too narrow, and no verdict is given."""
+_CHUNK = 500
+_ROUNDING = 1e-12
 
 
 class Interval(NamedTuple):
@@ -44,6 +49,8 @@ class Difference(NamedTuple):
     high: float
     seed: int
     resamples: int
+    p: float
+    """Two-sided, of no difference: how seldom a resample turns the sign around."""
 
 
 def wilson(successes: int, n: int) -> Interval:
@@ -77,39 +84,50 @@ def pass_at_k(num_correct: int, num_samples: int, k: int) -> float:
     return 1.0 - math.prod((n - c - i) / (n - i) for i in range(k))
 
 
-def maj_at_k(
-    answers: Sequence[Hashable | None],
-    correct: Sequence[bool],
-    k: int,
-    *,
-    seed: int,
-    draws: int = 2000,
-) -> float:
-    """The chance that a majority of k samples of a problem is right.
+def maj_at_k(answers: Sequence[Hashable | None], correct: Sequence[bool], k: int) -> float:
+    """The chance that a majority of k samples of a problem is right, without bias.
 
-    The mean over the subsets of k: over all of them where they are few, and otherwise over `draws`
-    random ones. Answers that tie share the win. A sample without an answer does not vote.
+    The mean over all subsets of k, counted and not drawn: for each right answer and each number of
+    its votes, the ways in which no rival has more. Answers that tie share the win. A sample without
+    an answer does not vote.
 
-    Source: maj@k is the accuracy of self-consistency, Wang et al. 2022, arXiv 2203.11171.
+    Source: maj@k is the accuracy of self-consistency, Wang et al. 2022, arXiv 2203.11171; the count
+    is that of the multivariate hypergeometric law.
 
     Args:
         answers: the key of each sample's answer, `None` where there is none.
         correct: whether each sample is right.
         k: how many vote: at most half of the samples, else the subsets are too much alike.
-        seed: seeds the random subsets.
-        draws: how many random subsets.
     """
     n = _check_lengths(answers, correct)
     if k < 1 or n < 2 * k:
         raise ValueError(f"maj@{k} needs k >= 1 and at least {2 * k} samples of a problem, not {n}")
-    subsets: Iterable[Sequence[int]]
-    if math.comb(n, k) <= _MAX_SUBSETS:
-        subsets = combinations(range(n), k)
-    else:
-        random = Random(seed)
-        subsets = (random.sample(range(n), k) for _ in range(draws))
     right = {answer for answer, is_right in zip(answers, correct, strict=True) if is_right}
-    return fmean(_majority(Counter(answers[i] for i in subset), right) for subset in subsets)
+    counts = Counter(answers)
+    silent = counts.pop(None, 0)
+    ways = 0.0
+    for answer in right - {None}:
+        others = [count for rival, count in counts.items() if rival != answer]
+        for votes in range(1, min(k, counts[answer]) + 1):
+            own = math.comb(counts[answer], votes)
+            ways += own * _ways_to_lead(others, silent, votes, k - votes)
+    return ways / math.comb(n, k)
+
+
+def _ways_to_lead(others: Sequence[int], silent: int, votes: int, rest: int) -> float:
+    """The ways to draw `rest` samples of rivals that have at most `votes` each, shared by ties."""
+    ways: dict[tuple[int, int], int] = {(0, 0): 1}  # by samples drawn, and rivals that tie
+    for count in others:
+        grown: dict[tuple[int, int], int] = {}
+        for (drawn, ties), known in ways.items():
+            for more in range(min(count, votes, rest - drawn) + 1):
+                place = drawn + more, ties + (more == votes)
+                grown[place] = grown.get(place, 0) + known * math.comb(count, more)
+        ways = grown
+    return sum(
+        known * math.comb(silent, rest - drawn) / (1 + ties)
+        for (drawn, ties), known in ways.items()
+    )
 
 
 def best_of_k(scores: Sequence[float], correct: Sequence[bool], k: int) -> float:
@@ -153,16 +171,61 @@ def paired_bootstrap(
     Problems are resampled, with their samples and seeds averaged before; the interval is that of
     the percentiles. Below 30 problems it is too narrow to lean on.
 
-    Source: Efron and Tibshirani 1993, An Introduction to the Bootstrap, chapter 13.
+    Source: Efron and Tibshirani 1993, An Introduction to the Bootstrap, chapters 13 and 16.
     """
     n = _check_lengths(first, second)
     if n == 0:
         raise ValueError("a comparison needs at least one problem")
     gains = [a - b for a, b in zip(first, second, strict=True)]
-    random = Random(seed)
-    means = sorted(math.fsum(random.choices(gains, k=n)) / n for _ in range(resamples))
-    low, high = means[int(0.025 * resamples)], means[math.ceil(0.975 * resamples) - 1]
-    return Difference(fmean(gains), low, high, seed, resamples)
+    means = _resampled(gains, seed, resamples)
+    low, high = _percentiles(means)
+    worse, better = sum(m <= _ROUNDING for m in means), sum(m >= -_ROUNDING for m in means)
+    p = min(1.0, 2 * (1 + min(worse, better)) / (resamples + 1))
+    return Difference(fmean(gains), low, high, seed, resamples, p)
+
+
+def bootstrap(values: Sequence[float], *, seed: int, resamples: int = 10_000) -> Interval:
+    """The percentile interval of a mean over problems.
+
+    Below 30 problems, and where all are right or all wrong, it would be too narrow: then it is
+    Wilson's, of the rounded number of right ones.
+
+    Source: Efron and Tibshirani 1993, An Introduction to the Bootstrap, chapter 13.
+    """
+    n = len(values)
+    if n < MIN_PROBLEMS or sum(values) in (0.0, float(n)):
+        return wilson(round(sum(values)), n)
+    return Interval(*_percentiles(_resampled(values, seed, resamples)))
+
+
+def holm(ps: Sequence[float]) -> list[float]:
+    """P values, adjusted for how many there are, so that one error in all of them stays unlikely.
+
+    Source: Holm 1979, Scandinavian Journal of Statistics 6, pages 65-70.
+    """
+    order = sorted(range(len(ps)), key=lambda place: ps[place])
+    adjusted, largest = [0.0] * len(ps), 0.0
+    for rank, place in enumerate(order):
+        largest = max(largest, min(1.0, (len(ps) - rank) * ps[place]))
+        adjusted[place] = largest
+    return adjusted
+
+
+def _resampled(values: Sequence[float], seed: int, resamples: int) -> list[float]:
+    """Sorted means of resamples."""
+    import numpy  # only where something is compared
+
+    data, generator = numpy.asarray(values, dtype=float), numpy.random.default_rng(seed)
+    means: list[float] = []
+    for begin in range(0, resamples, _CHUNK):
+        rows = min(_CHUNK, resamples - begin)
+        means += data[generator.integers(len(data), size=(rows, len(data)))].mean(axis=1).tolist()
+    return sorted(means)
+
+
+def _percentiles(means: Sequence[float]) -> tuple[float, float]:
+    count = len(means)
+    return means[int(0.025 * count)], means[math.ceil(0.975 * count) - 1]
 
 
 def detectable_difference(first: Sequence[float], second: Sequence[float]) -> float:
@@ -179,15 +242,6 @@ def detectable_difference(first: Sequence[float], second: Sequence[float]) -> fl
     deviation = stdev(a - b for a, b in zip(first, second, strict=True))
     quantiles = NormalDist().inv_cdf(0.975) + NormalDist().inv_cdf(0.8)
     return quantiles * max(deviation, math.sqrt(1 / n)) / math.sqrt(n)
-
-
-def _majority(votes: Counter[Hashable | None], right: set[Hashable | None]) -> float:
-    del votes[None]
-    if not votes:
-        return 0.0
-    most = max(votes.values())
-    leaders = [answer for answer, count in votes.items() if count == most]
-    return sum(answer in right for answer in leaders) / len(leaders)
 
 
 def _check_lengths(first: Sequence[object], second: Sequence[object]) -> int:

@@ -7,12 +7,13 @@ failures stands beside it, so that neither hides the other.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import fmean
 
 from ttc.answers import answer_key, extract_answer
+from ttc.benchmarks.harness.grading import Grades
 from ttc.benchmarks.metrics import best_of_k, coverage, maj_at_k, pass_at_k
-from ttc.benchmarks.tasks import Grader, Reference, Task
+from ttc.benchmarks.tasks import Task
 from ttc.errors import RecordError
 from ttc.pools import Completion, Pool
 from ttc.types import Branch, Candidate
@@ -37,6 +38,8 @@ class Estimate:
     name: str
     value: float
     num_problems: int
+    values: tuple[float, ...] = field(default=(), repr=False)
+    """By problem, where the mean is over problems."""
 
 
 def graded(pool: Pool, task: Task) -> dict[str, list[Graded]]:
@@ -47,12 +50,11 @@ def graded(pool: Pool, task: Task) -> dict[str, list[Graded]]:
     Raises:
         RecordError: the pool and the task have no problem in common.
     """
-    references = task.references
+    references, grades = task.references, Grades(task)
     formats = {problem.id: problem.answer_format for problem in task.problems}
     found = {
         problem.id: [
-            _graded(completion, references[problem.id], task.grader, formats[problem.id])
-            for completion in pool.of(problem.id)
+            _graded(completion, grades, formats[problem.id]) for completion in pool.of(problem.id)
         ]
         for problem in pool.problems
         if problem.id in references
@@ -65,7 +67,7 @@ def graded(pool: Pool, task: Task) -> dict[str, list[Graded]]:
 
 
 def estimates(
-    pool: Pool, task: Task, ks: Sequence[int], *, score: str | None = None, seed: int = 0
+    pool: Pool, task: Task, ks: Sequence[int], *, score: str | None = None
 ) -> list[Estimate]:
     """Accuracy, coverage, and what k completions come to: pass@k, maj@k, and best-of-k by a score.
 
@@ -76,7 +78,6 @@ def estimates(
         task: the references and the grader.
         ks: how many completions.
         score: the column that best-of-k chooses by.
-        seed: seeds the subsets of maj@k where there are too many for all.
     """
     problems = list(graded(pool, task).values())
     every = [one for problem in problems for one in problem]
@@ -96,7 +97,7 @@ def estimates(
         if k <= least:
             rows.append(_mean(f"pass@{k}", [_pass_at(problem, k) for problem in problems]))
         if 2 * k <= least:
-            values = [_maj_at(problem, k, seed) for problem in problems]
+            values = [_maj_at(problem, k) for problem in problems]
             rows.append(_mean(f"maj@{k}", values))
         if k <= least and score is not None:
             values = [_best_of(problem, k, score) for problem in problems]
@@ -105,7 +106,7 @@ def estimates(
 
 
 def _mean(name: str, values: Sequence[float]) -> Estimate:
-    return Estimate(name=name, value=fmean(values), num_problems=len(values))
+    return Estimate(name=name, value=fmean(values), num_problems=len(values), values=tuple(values))
 
 
 def _share(completions: Sequence[Graded]) -> float:
@@ -116,9 +117,9 @@ def _pass_at(problem: Sequence[Graded], k: int) -> float:
     return pass_at_k(sum(one.is_right for one in problem), len(problem), k)
 
 
-def _maj_at(problem: Sequence[Graded], k: int, seed: int) -> float:
+def _maj_at(problem: Sequence[Graded], k: int) -> float:
     keys = [one.key for one in problem]
-    return maj_at_k(keys, [one.is_right for one in problem], k, seed=seed)
+    return maj_at_k(keys, [one.is_right for one in problem], k)
 
 
 def _best_of(problem: Sequence[Graded], k: int, score: str) -> float:
@@ -131,9 +132,7 @@ def _best_of(problem: Sequence[Graded], k: int, score: str) -> float:
     return best_of_k(values, [one.is_right for one in problem], k)
 
 
-def _graded(
-    completion: Completion, reference: Reference, grader: Grader, answer_format: str
-) -> Graded:
+def _graded(completion: Completion, grades: Grades, answer_format: str) -> Graded:
     if completion.failed:
         return Graded(completion=completion, key=None, is_right=False)
     answer = extract_answer(
@@ -148,5 +147,5 @@ def _graded(
         key=answer_key(answer),
         status="finished",
     )
-    grade = grader(reference, candidate).value
+    grade = grades.of(completion.problem, candidate)
     return Graded(completion=completion, key=candidate.key, is_right=grade == 1.0)

@@ -40,6 +40,8 @@ from ttc.types import Problem
 __all__ = ["NAMES", "Asking", "DataSet", "task_named"]
 
 _SPEC = re.compile(r"(?P<name>.+?)(?:\[(?P<first>\d*):(?P<last>\d*)\])?")
+_FOLDERS = re.compile(r"[^:\[]*/")
+"""What a name leaves out: it is to be the same on every machine."""
 _SIZE = 24
 """How many problems a generated task has by default."""
 
@@ -121,7 +123,7 @@ def task_named(spec: str, asking: Asking = Asking()) -> Task:
     items = items[first:last][: asking.limit]
     if not items:
         raise RecordError(f"{spec} has no problems: there are {len(task.items)} in all")
-    return replace(task, items=tuple(items), name=spec)
+    return replace(task, items=tuple(items), name=_FOLDERS.sub("", spec))
 
 
 def _found(name: str, asking: Asking) -> Task:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from ttc.errors import RecordError
 from ttc.lines import Lines, read_lines
 
-__all__ = ["Graded", "Key", "Result", "ResultFile", "read_results", "result_files"]
+__all__ = ["Graded", "Key", "Result", "ResultFile", "only_fault", "read_results", "result_files"]
 
 
 class Key(NamedTuple):
@@ -171,6 +171,16 @@ def read_results(folder: Path, *, texts: bool = False) -> Iterator[Result]:
                 seen.add(result.key)
                 yield result
     yield from (result for key, result in faults.items() if key not in seen)
+
+
+def only_fault(folder: Path) -> str | None:
+    """The first fault, where there is nothing but faults."""
+    first: str | None = None
+    for result in read_results(folder):
+        if result.error is None:
+            return None
+        first = first or result.error
+    return first
 
 
 def _read(path: Path, texts: bool) -> Iterator[Result]:

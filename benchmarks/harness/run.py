@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 from random import Random
+from typing import NamedTuple
 
 from ttc.benchmarks.harness.card import CardFile
 from ttc.benchmarks.harness.config import Cell, Config
@@ -35,7 +36,7 @@ from ttc.sandbox.zygote import SandboxChoice
 from ttc.solve import asolve
 from ttc.types import Outcome, Problem
 
-__all__ = ["Evaluation", "Job", "Options", "Shard"]
+__all__ = ["Done", "Evaluation", "Job", "Options", "Shard"]
 
 Load = Callable[[str], AbstractContextManager[Engine]]
 
@@ -104,6 +105,17 @@ class Job:
         return Key(self.cell.key, self.item.problem.id, self.repeat)
 
 
+class Done(NamedTuple):
+    """A job that is done."""
+
+    job: Job
+    value: float
+    """1 where it is right."""
+    tokens: int
+    is_new: bool
+    """Whether it was done now."""
+
+
 class Evaluation:
     """An evaluation in a folder, that goes on where it was."""
 
@@ -115,7 +127,7 @@ class Evaluation:
         *,
         options: Options | None = None,
         pool: Pool | None = None,
-        told: Callable[[Job, Result | None], None] = lambda job, result: None,
+        told: Callable[[Done], None] = lambda done: None,
     ) -> None:
         """An evaluation of tasks.
 
@@ -125,7 +137,7 @@ class Evaluation:
             folder: where everything of it is kept.
             options: what changes no result.
             pool: what is drawn from, in the place of models.
-            told: is told of every job that is done; without a result where it had been done.
+            told: is told of every job that is done, or had been done before.
         """
         self._config, self._tasks, self._folder = config, tasks, folder
         self._options, self._told = options or Options(), told
@@ -155,13 +167,17 @@ class Evaluation:
         """
         self._config.begin(self._folder)
         with ResultFile(self._folder / self._options.shard.file) as file:
-            others = {r.key for r in read_results(self._folder) if r.error is None}
-            file.done.update(others)  # those of shards
+            there = {
+                result.key: (result.value, int(result.usage.get("tokens") or 0))
+                for result in read_results(self._folder)
+                if result.error is None
+            }
+            file.done.update(there)  # those of shards are among them
             for model in self._config.models:
                 for job in self.jobs():
-                    if job.cell.model == model and job.key in file.done:
+                    if job.cell.model == model and job.key in there:
                         self._forget(job)
-                        self._told(job, None)
+                        self._told(Done(job, *there[job.key], is_new=False))
                 left = (job for job in self.jobs() if job.cell.model == model)
                 missing = (job for job in left if job.key not in file.done)
                 first = next(missing, None)
@@ -192,7 +208,8 @@ class Evaluation:
                 result = await self._done(job)
                 file.add(result)
                 self._forget(job)
-                self._told(job, result)
+                tokens = int(result.usage.get("tokens") or 0)
+                self._told(Done(job, result.value, tokens, is_new=True))
 
         try:
             async with asyncio.TaskGroup() as group:

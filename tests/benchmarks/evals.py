@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 from ttc.benchmarks.harness.config import Arm, Config, TaskFacts, default_comparisons
 from ttc.benchmarks.harness.run import Evaluation, Options
@@ -60,10 +61,10 @@ def config_of(*tasks: Task, **changes: Any) -> Config:
 
 
 def adder(request: Request) -> str:
-    """Right in two of three seeds."""
+    """Right two times of three, by seed and problem."""
     text = request.branch.text
     first = int(text.partition("What is ")[2].partition(" ")[0]) if "What is " in text else 0
-    return f"The answer is {first + 1 + (request.seed % 3 == 0)}."
+    return f"The answer is {first + 1 + (crc32(f'{request.seed} {first}'.encode()) % 3 == 0)}."
 
 
 def evaluation(
@@ -75,7 +76,7 @@ def evaluation(
 ) -> Evaluation:
     """An evaluation of tasks on a fake engine."""
     fake = engine or FakeEngine(adder)
-    told = options.pop("told", lambda job, result: None)
+    told = options.pop("told", lambda done: None)
     pool = options.pop("pool", None)
     return Evaluation(
         config_of(*tasks, **(changes or {})),

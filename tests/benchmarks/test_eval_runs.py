@@ -11,8 +11,8 @@ import pytest
 
 from tests.benchmarks.evals import adder, config_of, evaluation, sums
 from ttc.benchmarks.harness.config import Config
-from ttc.benchmarks.harness.results import Result, read_results
-from ttc.benchmarks.harness.run import Shard
+from ttc.benchmarks.harness.results import read_results
+from ttc.benchmarks.harness.run import Done, Shard
 from ttc.errors import EngineError, RecordError
 from ttc.lines import Lines
 from ttc.ports import Request
@@ -88,17 +88,17 @@ def test_a_damaged_file_loses_half_a_line_and_counts_nothing_twice(tmp_path: Pat
     path = tmp_path / "results.jsonl"
     rows = path.read_bytes().split(b"\n")[:5]
     path.write_bytes(b"\n".join([*rows[:3], rows[0], rows[3][:40]]))
-    again: list[Result | None] = []
+    again: list[Done] = []
     evaluation(
         tmp_path,
         sums(5),
         engine=engine,
         changes={"arms": config_of(sums()).arms[:1]},
-        told=lambda job, result: again.append(result),
+        told=again.append,
     ).run()
     results = list(read_results(tmp_path, texts=True))
 
-    assert sum(result is not None for result in again) == 2
+    assert sum(done.is_new for done in again) == 2
     assert [len({r.key for r in results}), len(results)] == [5, 5]
     assert path.read_bytes().endswith(b"\n")
     assert "\u2028\u0085" in (results[0].text or "")

@@ -7,10 +7,14 @@ from random import Random
 from statistics import fmean
 
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
 from ttc.benchmarks.metrics import (
     best_of_k,
+    bootstrap,
     coverage,
+    holm,
     maj_at_k,
     paired_bootstrap,
     pass_at_k,
@@ -112,21 +116,21 @@ def test_maj_at_k_agrees_with_enumeration() -> None:
 
     for k in (1, 2, 3):
         truth = fmean(_majority([answers[i] for i in s]) for s in combinations(range(6), k))
-        assert maj_at_k(answers, correct, k, seed=0) == pytest.approx(truth)
+        assert maj_at_k(answers, correct, k) == pytest.approx(truth)
 
 
 def test_maj_at_one_is_the_mean_accuracy() -> None:
     """A vote of one is a sample."""
     answers = ["a", "b", "a", None]
 
-    assert maj_at_k(answers, [answer == "a" for answer in answers], 1, seed=0) == 0.5
+    assert maj_at_k(answers, [answer == "a" for answer in answers], 1) == 0.5
 
 
 def test_no_answer_never_wins_a_majority() -> None:
     """Field defect 4, VO-01."""
     answers = [None] * 6 + ["a"] * 2
 
-    value = maj_at_k(answers, [answer == "a" for answer in answers], 4, seed=0)
+    value = maj_at_k(answers, [answer == "a" for answer in answers], 4)
     assert value == pytest.approx(1 - math.comb(6, 4) / math.comb(8, 4))
 
 
@@ -134,23 +138,56 @@ def test_no_answer_never_wins_a_majority() -> None:
 def test_maj_at_k_needs_twice_k_samples(n: int, k: int) -> None:
     """From fewer, the subsets are nearly the same one."""
     with pytest.raises(ValueError, match=f"maj@{k} needs k >= 1 and at least {2 * k} samples"):
-        maj_at_k(["a"] * n, [True] * n, k, seed=0)
+        maj_at_k(["a"] * n, [True] * n, k)
 
 
-@pytest.mark.statistical
-def test_random_subsets_come_close_to_the_exact_value() -> None:
-    """30 samples, 18 right, k = 15: C(30, 15) subsets. Exact by the hypergeometric law.
-
-    4,000 draws, standard error at most 0.008, tolerance 0.04: a false alarm has a chance below
-    1e-6, and the seed is fixed.
-    """
+def test_maj_at_k_is_exact_where_there_are_too_many_subsets_to_list() -> None:
+    """30 samples, 18 right, k = 15: C(30, 15) subsets, by the hypergeometric law."""
     answers = ["a"] * 18 + ["b"] * 12
     exact = sum(math.comb(18, i) * math.comb(12, 15 - i) for i in range(8, 16)) / math.comb(30, 15)
 
-    value = maj_at_k(answers, [a == "a" for a in answers], 15, seed=3, draws=4000)
+    assert maj_at_k(answers, [a == "a" for a in answers], 15) == pytest.approx(exact)
 
-    assert value == pytest.approx(exact, abs=0.04)
-    assert value == maj_at_k(answers, [a == "a" for a in answers], 15, seed=3, draws=4000)
+
+@given(
+    st.lists(st.sampled_from(["a", "b", "c", "d", None]), min_size=2, max_size=9),
+    st.integers(1, 4),
+    st.sets(st.sampled_from("abcd")),
+)
+def test_maj_at_k_is_the_mean_over_all_subsets(
+    answers: list[str | None], k: int, right: set[str]
+) -> None:
+    """Several keys may be right, ties share the win, and no answer never votes."""
+    assume(2 * k <= len(answers))
+    chosen = [[answers[i] for i in subset] for subset in combinations(range(len(answers)), k)]
+    truth = fmean(_right_share(subset, right) for subset in chosen)
+
+    assert maj_at_k(answers, [answer in right for answer in answers], k) == pytest.approx(truth)
+
+
+def _right_share(votes: list[str | None], right: set[str]) -> float:
+    counts = Counter(vote for vote in votes if vote is not None)
+    leaders = [a for a, count in counts.items() if count == max(counts.values())]
+    return sum(leader in right for leader in leaders) / len(leaders) if leaders else 0.0
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=8))
+def test_holm_never_helps_and_keeps_the_order(ps: list[float]) -> None:
+    adjusted = holm(ps)
+    pairs = sorted(zip(ps, adjusted, strict=True))
+    assert all(p <= q <= 1 for p, q in pairs)
+    assert [q for _, q in pairs] == sorted(adjusted)
+    assert min(adjusted) == pytest.approx(min(1, len(ps) * min(ps)))
+
+
+def test_holm_gives_the_values_by_hand() -> None:
+    assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
+
+
+def test_an_interval_of_few_problems_or_of_all_right_ones_is_wilsons() -> None:
+    assert bootstrap([1.0, 0.0] * 10, seed=0) == wilson(10, 20)
+    assert bootstrap([1.0] * 50, seed=0) == wilson(50, 50)
+    assert bootstrap([1.0, 0.0] * 50, seed=0) != wilson(50, 100)
 
 
 def test_coverage_is_the_share_of_problems_with_a_right_sample() -> None:

@@ -19,11 +19,13 @@ from typing import Annotated
 import typer
 from typer.main import get_command
 
+from ttc.cli.compare import compare
 from ttc.cli.config import config
 from ttc.cli.control import control
 from ttc.cli.demo import demo
 from ttc.cli.doctor import doctor
 from ttc.cli.engines import default_model
+from ttc.cli.eval import eval_
 from ttc.cli.graph import graph
 from ttc.cli.models import models
 from ttc.cli.pool import pool
@@ -63,6 +65,8 @@ for _command in (
     demo,
 ):
     app.command()(_command)
+app.command("eval")(eval_)
+app.command()(compare)
 for _name, _group in {"runs": runs, "pool": pool}.items():
     app.add_typer(_group, name=_name)
 
@@ -139,7 +143,8 @@ def _command_of(arguments: Sequence[str]) -> str:
 
 
 def _commands() -> list[str]:
-    return [command.callback.__name__ for command in app.registered_commands if command.callback]
+    commands = app.registered_commands
+    return [c.name or c.callback.__name__ for c in commands if c.callback]
 
 
 def _flush_or_drop() -> None:

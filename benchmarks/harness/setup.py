@@ -1,0 +1,156 @@
+"""Setting an evaluation up: from what a command says to what is written down and run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from ttc.benchmarks.data import Asking, task_named
+from ttc.benchmarks.harness.config import (
+    Arm,
+    Comparison,
+    Config,
+    TaskFacts,
+    budget_name,
+    default_comparisons,
+)
+from ttc.benchmarks.harness.grading import gradable
+from ttc.benchmarks.harness.sweeps import arms_of
+from ttc.benchmarks.tasks import Task
+from ttc.errors import RecordError
+from ttc.pools import Pool, read
+from ttc.types import Budget
+
+__all__ = ["Asked", "SetUp", "set_up"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What somebody wants to know."""
+
+    tasks: tuple[str, ...]
+    strategies: tuple[str, ...]
+    budgets: tuple[Budget, ...]
+    models: tuple[str, ...]
+    roles: Mapping[str, str] = field(default_factory=dict)
+    seed: int = 0
+    repeats: int = 1
+    comparisons: tuple[str, ...] | None = None
+    """As `vote > greedy`, at the last budget, or `vote > greedy @ tokens=1000`; `None` compares
+    every strategy with the first, as far as that is allowed."""
+    asking: Asking = field(default_factory=Asking)
+    pool: Path | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SetUp:
+    """What can be run."""
+
+    config: Config
+    tasks: Mapping[str, Task]
+    pool: Pool | None
+    left_out: Mapping[str, int]
+    """By task, problems that no grader can grade, or that a pool does not hold."""
+
+
+def set_up(asked: Asked) -> SetUp:
+    """Loads tasks, checks strategies, and writes down what is compared.
+
+    Raises:
+        RecordError: a task cannot be had, or a pool holds none of its problems.
+        GraphError: a strategy cannot be read.
+        ValueError: a comparison names what there is not, or there are too many.
+    """
+    arms = arms_of(asked.strategies)
+    pool = None if asked.pool is None else read(asked.pool)
+    tasks: dict[str, Task] = {}
+    left_out: dict[str, int] = {}
+    for spec in dict.fromkeys(asked.tasks):
+        task, missing = gradable(task_named(spec, asked.asking))
+        if pool is not None:
+            held = {problem.id for problem in pool.problems}
+            items = tuple(item for item in task.items if item.problem.id in held)
+            missing += len(task.items) - len(items)
+            task = task.only(items)
+        if not task.items:
+            where = "the pool holds none" if pool is not None else "no grader can grade any"
+            raise RecordError(f"{where} of the problems of {spec}; they are matched by their ids")
+        if task.name in tasks:
+            raise ValueError(f"two tasks are called {task.name!r}; give one file another name")
+        tasks[task.name], left_out[task.name] = task, missing
+    budgets = {budget_name(limits): limits for limits in map(_limits, asked.budgets)}
+    models = (asked.pool.name,) if asked.pool is not None else asked.models
+    comparisons = _comparisons(asked, list(tasks), models, arms, list(budgets))
+    config = Config(
+        tasks=tuple(_facts(task) for task in tasks.values()),
+        arms=arms,
+        budgets=budgets,
+        models=models,
+        roles=dict(asked.roles),
+        seed=asked.seed,
+        repeats=asked.repeats,
+        comparisons=comparisons,
+        asking=_asking(asked.asking),
+        pool=None if asked.pool is None else asked.pool.name,
+    )
+    return SetUp(config=config, tasks=tasks, pool=pool, left_out=left_out)
+
+
+def _limits(budget: Budget) -> dict[str, float]:
+    return {name: value for name, value in vars(budget).items() if value is not None}
+
+
+def _asking(asking: Asking) -> dict[str, Any]:
+    values = vars(replace(asking, folders=()))
+    return {name: value for name, value in values.items() if name != "folders"}
+
+
+def _facts(task: Task) -> TaskFacts:
+    first = task.problems[0]
+    example = first.prompt if first.prompt is not None else first.messages[-1].content
+    return TaskFacts(
+        name=task.name,
+        source=task.source,
+        digest=task.digest,
+        num_problems=len(task.items),
+        num_publicly_tested=task.num_publicly_tested,
+        grader=repr(task.grader),
+        example=example,
+    )
+
+
+def _comparisons(
+    asked: Asked,
+    tasks: Sequence[str],
+    models: Sequence[str],
+    arms: Sequence[Arm],
+    budgets: Sequence[str],
+) -> tuple[Comparison, ...]:
+    if asked.comparisons is None:
+        return default_comparisons(tasks, models, arms, budgets)
+    found = []
+    for task in tasks:
+        for text in asked.comparisons:
+            first, second, budget = _compared(text, arms, budgets)
+            found += [
+                Comparison(task=task, model=model, budget=budget, first=first, second=second)
+                for model in models
+            ]
+    return tuple(found)
+
+
+def _compared(text: str, arms: Sequence[Arm], budgets: Sequence[str]) -> tuple[str, str, str]:
+    sides, _, budget = (part.strip() for part in text.partition("@"))
+    first, sign, second = (part.strip() for part in sides.partition(" > "))
+    names = [arm.name for arm in arms]
+    budget = budget or budgets[-1]
+    if not sign or first not in names or second not in names or first == second:
+        raise ValueError(
+            f"a comparison is written as `A > B`, of two strategies of {', '.join(names)}, not "
+            f"{text!r}"
+        )
+    if budget not in budgets:
+        raise ValueError(f"{text!r} names no budget of {', '.join(budgets)}")
+    return first, second, budget

@@ -1,0 +1,1 @@
+"""Reports: what an evaluation came to, as tables, charts, pages and files."""

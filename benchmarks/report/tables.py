@@ -1,0 +1,194 @@
+"""Tables of a study: for a terminal, for CSV and for Parquet, all of the same rows."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ttc.benchmarks.harness.measures import RESOURCES, CellMeasures
+from ttc.benchmarks.harness.verdicts import AtEqualSpend, Verdict
+from ttc.benchmarks.report.study import Study
+
+__all__ = [
+    "EQUAL_HEADINGS",
+    "HEADINGS",
+    "RIGHT",
+    "VERDICT_HEADINGS",
+    "cell_row",
+    "equal_row",
+    "percent",
+    "points",
+    "rows",
+    "spend",
+    "verdict_row",
+    "write_csv",
+    "write_parquet",
+]
+
+UNKNOWN = "-"
+HEADINGS = (
+    "strategy",
+    "budget",
+    "accuracy",
+    "95 % interval",
+    "coverage",
+    "regret",
+    "tokens/problem",
+    "length",
+    "cut",
+    "no answer",
+    "faults",
+)
+RIGHT = ",".join(HEADINGS[2:])
+VERDICT_HEADINGS = (
+    "better?",
+    "than",
+    "budget",
+    "difference",
+    "95 % interval",
+    "adjusted p",
+    "detectable",
+    "problems",
+    "verdict",
+)
+
+
+EQUAL_HEADINGS = (
+    "strategy",
+    "against",
+    "at",
+    "accuracy",
+    "of the other",
+    "difference",
+    "95 % interval",
+)
+
+
+def percent(value: float | None) -> str:
+    """A share; unknown is a dash."""
+    return UNKNOWN if value is None else f"{100 * value:.1f} %"
+
+
+def points(value: float) -> str:
+    """A difference of shares."""
+    return f"{100 * value:+.1f}"
+
+
+def spend(value: float | None, resource: str) -> str:
+    """A spend with its unit; unknown is a dash."""
+    if value is None:
+        return UNKNOWN
+    if resource == "cost_usd":
+        return f"${value:.4g}"
+    if resource == "seconds":
+        return f"{value:.3g} s"
+    if resource == "flops":
+        return f"{value:.3g} FLOPs"
+    return f"{value:,.0f}"
+
+
+def cell_row(cell: CellMeasures) -> tuple[str, ...]:
+    """What a table tells of a cell, under `HEADINGS`."""
+    low, high = cell.interval
+    length = UNKNOWN if cell.mean_length is None else f"{cell.mean_length:.0f}"
+    return (
+        cell.cell.arm,
+        cell.cell.budget,
+        percent(cell.accuracy),
+        f"{100 * low:.1f} to {100 * high:.1f}",
+        percent(cell.coverage),
+        points(cell.regret).lstrip("+"),
+        spend(cell.spend("tokens"), "tokens"),
+        length,
+        percent(cell.truncation_rate),
+        str(cell.num_unanswered),
+        str(cell.num_errors),
+    )
+
+
+def verdict_row(verdict: Verdict) -> tuple[str, ...]:
+    """What a table tells of a verdict, under `VERDICT_HEADINGS`."""
+    compared, difference = verdict.comparison, verdict.difference
+    return (
+        compared.first,
+        compared.second,
+        compared.budget,
+        points(difference.mean),
+        f"{points(difference.low)} to {points(difference.high)}",
+        f"{verdict.adjusted_p:.3f}" if verdict.adjusted_p >= 0.001 else "< 0.001",
+        f"{100 * verdict.detectable:.1f}",
+        str(verdict.num_problems),
+        verdict.said,
+    )
+
+
+def equal_row(row: AtEqualSpend) -> tuple[str, ...]:
+    """What a table tells of two strategies at equal spend."""
+    return (
+        row.first,
+        row.second,
+        spend(row.spend, row.resource) + (" tokens" if row.resource == "tokens" else ""),
+        percent(row.first_accuracy),
+        percent(row.second_accuracy),
+        points(row.difference.mean),
+        f"{points(row.difference.low)} to {points(row.difference.high)}",
+    )
+
+
+def rows(study: Study) -> list[dict[str, Any]]:
+    """A flat row for each cell: what files of tables hold."""
+    return [_flat(cell) for cell in study.cells]
+
+
+def _flat(cell: CellMeasures) -> dict[str, Any]:
+    sure = cell.calibration
+    return {
+        "task": cell.cell.task,
+        "model": cell.cell.model,
+        "strategy": cell.cell.arm,
+        "budget": cell.cell.budget,
+        "oracle": cell.oracle,
+        "num_problems": len(cell.problems),
+        "accuracy": cell.accuracy,
+        "low": cell.interval.low,
+        "high": cell.interval.high,
+        "accuracy_of_completed": cell.accuracy_of_completed,
+        "coverage": cell.coverage,
+        "regret": cell.regret,
+        **{f"mean_{name}": cell.spend(name) for name in RESOURCES},
+        "mean_length": cell.mean_length,
+        "mean_length_right": cell.mean_length_right,
+        "mean_length_wrong": cell.mean_length_wrong,
+        "truncation_rate": cell.truncation_rate,
+        "num_unanswered": cell.num_unanswered,
+        "num_undecided": cell.num_undecided,
+        "num_errors": cell.num_errors,
+        "num_missing": cell.num_missing,
+        "num_timing_dependent": cell.num_timing_dependent,
+        "calibration_error": None if sure is None else sure.error,
+        "brier": None if sure is None else sure.brier,
+        "risk_coverage": None if sure is None else sure.risk_coverage,
+        "overhead": cell.overhead,
+    }
+
+
+def write_csv(path: Path, found: Sequence[dict[str, Any]]) -> None:
+    """Writes rows as CSV; unknown is empty."""
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, list(found[0]))
+        writer.writeheader()
+        writer.writerows(found)
+
+
+def write_parquet(path: Path, found: Sequence[dict[str, Any]]) -> None:
+    """Writes rows as Parquet.
+
+    Raises:
+        ModuleNotFoundError: pyarrow is not installed.
+    """
+    import pyarrow
+    import pyarrow.parquet as parquet
+
+    parquet.write_table(pyarrow.Table.from_pylist(list(found)), path)

@@ -1,0 +1,192 @@
+"""`ttc eval` and `ttc compare` on a fake engine and on pools."""
+
+from __future__ import annotations
+
+import csv
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.benchmarks.evals import adder
+from ttc.cli.eval import budgets_of
+from ttc.cli.terminal import Fault
+from ttc.testing import FakeEngine
+from ttc.types import Budget
+
+Cli = Callable[..., subprocess.CompletedProcess[str]]
+Use = Callable[[FakeEngine], FakeEngine]
+ARMS = (
+    "-s",
+    "greedy: greedy(max_tokens=8)",
+    "-s",
+    "vote: sample(n=3, max_tokens=8) >> vote()",
+    "--no-figures",
+)
+
+
+@pytest.fixture
+def task(tmp_path: Path) -> str:
+    """Forty sums."""
+    path = tmp_path / "sums.jsonl"
+    rows = [{"id": f"p{i}", "question": f"What is {i} + 1?", "answer": i + 1} for i in range(40)]
+    path.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    return str(path)
+
+
+def test_an_evaluation_tells_a_table_a_verdict_and_a_page(
+    run_ttc: Cli, use_engine: Use, task: str, tmp_path: Path
+) -> None:
+    use_engine(FakeEngine(adder))
+    folder = tmp_path / "out"
+    done = run_ttc("eval", task, *ARMS, "--budget", "tokens=60", "-o", str(folder), "--figures")
+
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0].endswith("40 problems, smollm2-135m")
+    assert [line.split()[0] for line in lines[2:4]] == ["greedy", "vote"]
+    assert any(line.startswith("vote") and "distinguishable" in line for line in lines[5:])
+    names = {path.name for path in folder.iterdir()}
+    assert {"eval.json", "card.json", "report.html", "report.json", "report.csv"} <= names
+    assert any(name.endswith(".png") for name in names)
+    with (folder / "report.csv").open(encoding="utf-8") as file:
+        assert [row["strategy"] for row in csv.DictReader(file)] == ["greedy", "vote"]
+
+
+def test_the_same_command_finds_its_folder_and_runs_nothing_again(
+    run_ttc: Cli, use_engine: Use, task: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("TTC_HOME", str(tmp_path / "home"))
+    engine = use_engine(FakeEngine(adder))
+    first = run_ttc("eval", task, *ARMS, "--limit", "4")
+    calls = engine.calls
+    second = run_ttc("eval", task, *ARMS, "--limit", "4")
+
+    assert (first.returncode, calls) == (0, 16)
+    assert engine.calls == calls
+    assert first.stdout == second.stdout
+
+
+def test_a_sweep_is_a_strategy_each(run_ttc: Cli, use_engine: Use, task: str) -> None:
+    use_engine(FakeEngine(adder))
+    sweep = "vote: sample(n={1,2,4}, max_tokens=8) >> vote()"
+    done = run_ttc(
+        "eval", task, "-s", sweep, "--limit", "3", "--budget", "tokens=60,90", "--no-figures"
+    )
+    rows = [line for line in done.stdout.splitlines() if line.startswith("vote n=")]
+    assert [row.split("  ")[0] for row in rows[:6]] == ["vote n=1", "vote n=2", "vote n=4"] * 2
+
+
+def test_a_dry_run_tells_what_it_would_take_and_runs_nothing(
+    run_ttc: Cli, use_engine: Use, task: str
+) -> None:
+    engine = use_engine(FakeEngine(adder))
+    done = run_ttc("eval", task, *ARMS, "--dry-run", "--rate", "1000", "--budget", "tokens=900")
+
+    assert engine.calls == 0
+    assert done.stdout.splitlines()[1].split()[-3:] == ["40", "600", "0.00"]
+    assert "1 comparison would get a verdict; nothing was run" in done.stdout
+    assert "could show 14.0 points where they differ on 10%" in done.stdout
+
+
+def test_a_dry_run_measures_the_rate_of_the_engine(
+    run_ttc: Cli, use_engine: Use, task: str
+) -> None:
+    engine = use_engine(FakeEngine(adder))
+    done = run_ttc("eval", task, *ARMS, "--dry-run")
+    assert engine.calls == 16
+    assert "tokens a second" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "fault"),
+    [
+        (("--compare", "vote > nobody"), "a comparison is written as `A > B`"),
+        (("--compare", "vote > greedy @ tokens=5"), "names no budget of tokens=1000"),
+        (
+            (
+                "--compare",
+                "vote > greedy",
+            )
+            * 7,
+            "and at most 6 can be told apart from luck",
+        ),
+        (("--shard", "3/2"), "a shard is one of 1 to 2"),
+        (("--role", "policy=x"), "that of the policy is --model"),
+        (("--budget", "1000"), "has no ="),
+        (("-s", "greedy: greedy()"), "two strategies are called 'greedy'"),
+        (("-s", "bad: nope()"), "nope"),
+        (("--sandbox", "soft"), "--sandbox: 'soft' is none of"),
+    ],
+)
+def test_faults_are_told_in_one_line_before_anything_runs(
+    run_ttc: Cli, use_engine: Use, task: str, arguments: tuple[str, ...], fault: str
+) -> None:
+    engine = use_engine(FakeEngine(adder))
+    done = run_ttc("eval", task, *ARMS, *arguments)
+    assert done.returncode == 2
+    assert fault in " ".join(done.stderr.split())
+    assert engine.calls == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "budgets"),
+    [
+        ("tokens=5", [Budget(tokens=5)]),
+        ("tokens=5,6", [Budget(tokens=5), Budget(tokens=6)]),
+        ("tokens=5,6,calls=2", [Budget(tokens=5, calls=2), Budget(tokens=6, calls=2)]),
+    ],
+)
+def test_a_limit_with_several_values_is_several_budgets(text: str, budgets: list[Budget]) -> None:
+    assert budgets_of(text) == budgets
+
+
+def test_a_budget_of_no_limit_is_refused() -> None:
+    with pytest.raises(Fault, match="is no limit; write tokens"):
+        budgets_of("tokns=5")
+
+
+def test_compare_tells_a_difference_and_shows_where(
+    run_ttc: Cli, use_engine: Use, task: str, tmp_path: Path
+) -> None:
+    use_engine(FakeEngine(adder))
+    folder = str(tmp_path / "out")
+    run_ttc("eval", task, *ARMS, "--budget", "tokens=60", "-o", folder)
+    done = run_ttc("compare", f"{folder}#vote", f"{folder}#greedy", "--disagreements")
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[1].split()[-3] == "40"
+    assert "disagreements" in done.stdout
+    assert "vote@tokens=60: right" in done.stdout
+    assert "The answer is" in done.stdout
+
+
+def test_compare_asks_which_of_several_is_meant(
+    run_ttc: Cli, use_engine: Use, task: str, tmp_path: Path
+) -> None:
+    use_engine(FakeEngine(adder))
+    folder = str(tmp_path / "out")
+    run_ttc("eval", task, *ARMS, "--limit", "2", "-o", folder)
+    several = run_ttc("compare", folder, f"{folder}#greedy")
+    none = run_ttc("compare", f"{folder}#nobody", f"{folder}#greedy")
+
+    assert "may be several; name one of greedy@tokens=1000, vote@tokens=1000" in several.stderr
+    assert "has no results of nobody" in none.stderr
+
+
+def test_where_every_problem_fails_the_first_fault_is_told(
+    run_ttc: Cli, use_engine: Use, task: str, tmp_path: Path
+) -> None:
+    pool = tmp_path / "pool.jsonl"
+    rows = [
+        {"schema_version": 1, "problem": f"p{i}", "index": 0, "text": "The answer is 1.",
+         "messages": [{"role": "user", "content": f"What is {i} + 1?"}]}
+        for i in range(3)
+    ]  # fmt: skip
+    pool.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    done = run_ttc("eval", task, *ARMS, "--pool", str(pool), "-o", str(tmp_path / "out"))
+
+    assert done.returncode == 2
+    assert "every problem failed: RecordError: the pool does not tell how many" in done.stderr

@@ -1,0 +1,341 @@
+"""`ttc eval`: strategies on tasks, at equal budgets, into a folder that any kill leaves whole."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import product
+from pathlib import Path
+from typing import Annotated, Any, cast, get_args
+
+import typer
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+)
+
+from ttc.cli.budgets import parse_budget
+from ttc.cli.engines import DEFAULT_MODEL, MODEL_HELP, default_model, engine_of
+from ttc.cli.terminal import Fault, counted, is_live, note, one_line, say, show, table
+from ttc.config import settings
+from ttc.registry import room
+from ttc.sandbox.zygote import SandboxChoice
+from ttc.types import Budget
+
+__all__ = ["budgets_of", "eval_", "told_study"]
+
+_STRATEGIES = ["greedy: greedy()", "vote: sample(n='budget', temperature=0.8, ahead=8) >> vote()"]
+_SANDBOXES = get_args(SandboxChoice)
+
+
+def eval_(  # noqa: PLR0913 - every option of the command
+    tasks: Annotated[
+        list[str],
+        typer.Argument(
+            help="Names as gsm8k or gsm8k[300:700], rg:GENERATOR@LEVELS, files, SCHEMA:FILE.",
+            show_default=False,
+        ),
+    ],
+    strategy: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--strategy", "-s", metavar="[NAME: ]SPEC", help="May be repeated; n={2,4} is a sweep."
+        ),
+    ] = None,
+    budget: Annotated[
+        list[str] | None,
+        typer.Option(metavar="LIMITS", help="Of one problem: tokens=1000,4000 is two budgets."),
+    ] = None,
+    models: Annotated[
+        list[str] | None, typer.Option("--model", help=MODEL_HELP, show_default=DEFAULT_MODEL)
+    ] = None,
+    role: Annotated[
+        list[str] | None, typer.Option(metavar="ROLE=MODEL", help="The model of another role.")
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="A folder.", show_default="found again by its options"),
+    ] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Problems of each task.")] = None,
+    seed: Annotated[int, typer.Option(help="Seeds problems and runs.")] = 0,
+    repeats: Annotated[int, typer.Option(min=1, help="Runs of each problem.")] = 1,
+    pool: Annotated[
+        Path | None, typer.Option(help="Recorded completions, in the place of a model.")
+    ] = None,
+    compare: Annotated[
+        list[str] | None,
+        typer.Option(metavar="'A > B'", help="What gets a verdict, at most six for each task."),
+    ] = None,
+    data: Annotated[list[Path] | None, typer.Option(help="A folder of data sets.")] = None,
+    shots: Annotated[int, typer.Option(min=0, help="Solved examples before each question.")] = 0,
+    plain: Annotated[bool, typer.Option("--plain", help="Ask by a text, and not a chat.")] = False,
+    instruction: Annotated[
+        str | None, typer.Option(help="Said behind each question.", show_default="the task's own")
+    ] = None,
+    shuffle: Annotated[
+        bool, typer.Option("--shuffle", help="Take problems in an order of the seed's.")
+    ] = False,
+    concurrency: Annotated[int, typer.Option(min=1, help="Problems in flight.")] = 64,
+    shard: Annotated[str, typer.Option(metavar="I/N", help="A part of the problems.")] = "1/1",
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the journals of problems.")] = False,
+    sandbox: Annotated[
+        str, typer.Option(help="How safely programs are run.", metavar="|".join(_SANDBOXES))
+    ] = "auto",
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Tell what it would take and could show.")
+    ] = False,
+    figures: Annotated[bool, typer.Option(help="Draw figures by matplotlib.")] = True,
+    rate: Annotated[
+        float | None, typer.Option(help="Tokens a second, for --dry-run.", show_default="measured")
+    ] = None,
+) -> None:
+    """Compare strategies on tasks at equal budgets; run again, it goes on where it was."""
+    if sandbox not in _SANDBOXES:
+        raise Fault(f"--sandbox: {sandbox!r} is none of {', '.join(_SANDBOXES)}")
+    data_room, set_up = room("benchmarks.data"), room("benchmarks.harness.setup")
+    asking = data_room.Asking(
+        limit=limit,
+        seed=seed,
+        shuffle=shuffle,
+        folders=tuple(data or ()),
+        style="plain" if plain else "chat",
+        instruction=instruction,
+        shots=shots,
+    )
+    asked = set_up.Asked(
+        tasks=tuple(tasks),
+        strategies=tuple(strategy or _STRATEGIES),
+        budgets=tuple(one for text in budget or ["tokens=1000"] for one in budgets_of(text)),
+        models=tuple(models or [default_model()]),
+        roles=_roles(role or []),
+        seed=seed,
+        repeats=repeats,
+        comparisons=None if compare is None else tuple(compare),
+        asking=asking,
+        pool=pool,
+    )
+    made = _ready(lambda: set_up.set_up(asked))
+    folder = output or settings().home.value / "evals" / f"{_name(tasks)}-{made.config.digest}"
+    if dry_run:
+        _tell_estimate(made, folder, rate)
+        return
+    run = room("benchmarks.harness.run")
+    options = _ready(
+        lambda: run.Options(
+            concurrency=concurrency,
+            shard=run.Shard.of(shard),
+            keep_journals=keep,
+            sandbox=cast("SandboxChoice", sandbox),
+            load=engine_of,
+        )
+    )
+    _run(made, folder, options)
+    _report(folder, figures)
+
+
+def budgets_of(text: str) -> list[Budget]:
+    """The budgets that a text names: a limit with several values is several.
+
+    Raises:
+        Fault: one of them is none.
+    """
+    limits: list[tuple[str, list[str]]] = []
+    for part in text.split(","):
+        name, sign, value = part.partition("=")
+        if sign:
+            limits.append((name, [value]))
+        elif limits:
+            limits[-1][1].append(name)
+        else:
+            raise Fault(f"--budget: {one_line(repr(text), 40)} has no =; write tokens=1000,4000")
+    names = [name for name, _ in limits]
+    return [
+        parse_budget(",".join(f"{name}={value}" for name, value in zip(names, chosen, strict=True)))
+        for chosen in product(*(values for _, values in limits))
+    ]
+
+
+def _ready(work: Callable[[], Any]) -> Any:
+    """What some preparation gives; its faults are told in a line."""
+    try:
+        return work()
+    except (ValueError, OSError) as error:
+        raise Fault(str(error)) from None
+    except ModuleNotFoundError as error:
+        if (error.name or "ttc").split(".")[0] == "ttc":
+            raise
+        raise Fault(str(error)) from error
+
+
+def _roles(given: list[str]) -> dict[str, str]:
+    pairs = [text.partition("=") for text in given]
+    if any(not sign or not name or name == "policy" for name, sign, _ in pairs):
+        raise Fault("--role: write judge=MODEL; that of the policy is --model")
+    return {name: model for name, _, model in pairs}
+
+
+def _name(tasks: list[str]) -> str:
+    plain = "".join(c if c.isalnum() or c in "._" else "-" for c in Path(tasks[0]).name)
+    return plain.strip("-") or "eval"
+
+
+def _run(made: Any, folder: Path, options: Any) -> None:
+    run = room("benchmarks.harness.run")
+    for task, count in made.left_out.items():
+        if count:
+            note(f"{task}: {counted(count, 'problem')} left out, which nobody can grade here")
+    with _bars(made.config) as told:
+        evaluation = run.Evaluation(
+            made.config, made.tasks, folder, options=options, pool=made.pool, told=told
+        )
+        try:
+            evaluation.run()
+        except KeyboardInterrupt:
+            note(f"interrupted; the same command goes on in {folder}")
+            raise
+
+
+def _report(folder: Path, figures: bool) -> None:
+    fault = room("benchmarks.harness.results").only_fault(folder)
+    if fault is not None:
+        raise Fault(f"every problem failed: {fault}")
+    study, written = room("benchmarks.report.write").write_report(folder, figures=figures)
+    told_study(study)
+    say("")
+    for left in written.left_out:
+        note(f"not written: {left}")
+    say(f"{folder / 'report.html'} and {counted(len(written.paths) - 1, 'file')} beside it")
+
+
+def told_study(study: Any) -> None:
+    """Writes the tables of a study."""
+    tables: Any = room("benchmarks.report.tables")
+    for task, model, cells in study.groups():
+        facts = study.task(task)
+        say(f"{task}: {counted(facts.num_problems, 'problem')}, {model}")
+        results = [tables.cell_row(cell) for cell in cells if not cell.oracle]
+        bounds = [tables.cell_row(cell) for cell in cells if cell.oracle]
+        show(table(tables.HEADINGS, results, right=tables.RIGHT))
+        if bounds:
+            say("upper bounds, which choose by the right answers, and are no results:")
+            show(table(tables.HEADINGS, bounds, right=tables.RIGHT))
+        if facts.num_publicly_tested:
+            say(f"{facts.num_publicly_tested} of its problems show tests of their own")
+        say("")
+    if study.verdicts:
+        rows = [tables.verdict_row(verdict) for verdict in study.verdicts]
+        show(table(tables.VERDICT_HEADINGS, rows, right=",".join(tables.VERDICT_HEADINGS[3:8])))
+        say("p by Holm's method; detectable at a power of 80 %, in points")
+    else:
+        say("no comparison was named beforehand, so nothing has a verdict")
+    if study.num_missing:
+        say(f"{counted(study.num_missing, 'result')} missing: what stands here will change")
+
+
+def _tell_estimate(made: Any, folder: Path, rate: float | None) -> None:
+    """What it would take, and could show; where it has begun, what is left of it."""
+    estimate: Any = room("benchmarks.harness.estimate")
+    results: Any = room("benchmarks.harness.results")
+    done = results.read_results(folder) if folder.is_dir() else ()
+    tasks = list(made.tasks.values())
+    if made.pool is not None:
+        cells = estimate.estimates(made.config, made.tasks, done=done)
+    else:
+        with engine_of(made.config.models[0]) as engine:
+            cells = estimate.estimates(made.config, made.tasks, engine=engine, done=done)
+            rate = rate or estimate.measured_rate(engine, tasks)
+    rows = [
+        (
+            cell.task,
+            cell.arm,
+            cell.budget,
+            f"{cell.runs:,}",
+            "unbounded" if cell.most_tokens is None else f"{cell.most_tokens:,.0f}",
+            "-" if rate is None or cell.most_tokens is None else f"{cell.hours(rate):.2f}",
+        )
+        for cell in cells
+    ]
+    headings = ("task", "strategy", "budget", "runs", "tokens at most", "hours at most")
+    show(table(headings, rows, right="runs,tokens at most,hours at most"))
+    known = [cell.most_tokens for cell in cells if cell.most_tokens is not None]
+    at_rate = "" if rate is None else f" at {rate:,.0f} tokens a second"
+    hours = "" if rate is None else f", {sum(known) / rate / 3600:.2f} hours"
+    say(f"\nat most {sum(known):,.0f} tokens{hours}{at_rate}")
+    for name, task in made.tasks.items():
+        told = ", ".join(
+            f"{100 * estimate.detectable(len(task.items), share):.1f} points where they differ on "
+            f"{share:.0%}"
+            for share in estimate.SHARES
+        )
+        say(f"{name}, {counted(len(task.items), 'problem')}, could show {told}")
+    num = len(made.config.comparisons)
+    say(f"{counted(num, 'comparison')} would get a verdict; nothing was run")
+
+
+@contextmanager
+def _bars(config: Any) -> Iterator[Callable[[Any], None]]:
+    """A bar for each cell: accuracy until now, tokens spent, and time left."""
+    if not is_live():
+        yield _Lines(config)
+        return
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=24),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[accuracy]}"),
+        TextColumn("{task.fields[tokens]}"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as live:
+        yield _Live(config, live)
+
+
+class _Live:
+    """Moves the bars; a bar appears with the first problem of its cell."""
+
+    def __init__(self, config: Any, live: Progress) -> None:
+        self._live = live
+        self._sizes = {task.name: task.num_problems * config.repeats for task in config.tasks}
+        self._bars: dict[str, TaskID] = {}
+        self._sums: dict[str, list[float]] = {}
+
+    def __call__(self, done: Any) -> None:
+        """Takes in what was done."""
+        cell = done.job.cell
+        if cell.key not in self._bars:
+            name = one_line(f"{cell.task} {cell.arm} {cell.budget}", 44)
+            self._bars[cell.key] = self._live.add_task(
+                name, total=self._sizes[cell.task], accuracy="", tokens=""
+            )
+            self._sums[cell.key] = [0.0, 0.0, 0.0]
+        sums = self._sums[cell.key]
+        for place, more in enumerate((1, done.value, done.tokens)):
+            sums[place] += more
+        self._live.update(
+            self._bars[cell.key],
+            completed=sums[0],
+            accuracy=f"{sums[1] / sums[0]:.1%} right",
+            tokens=f"{sums[2]:,.0f} tokens",
+        )
+
+
+class _Lines:
+    """Where nobody watches: a line a minute."""
+
+    def __init__(self, config: Any) -> None:
+        whole = sum(task.num_problems for task in config.tasks) * config.repeats
+        self._size = whole * len(config.arms) * len(config.budgets) * len(config.models)
+        self._done, self._told_at = 0, time.monotonic()
+
+    def __call__(self, done: Any) -> None:
+        """Takes in what was done."""
+        self._done += 1
+        if time.monotonic() - self._told_at > 60:
+            self._told_at = time.monotonic()
+            note(f"{self._done:,} of {self._size:,} problems done")
