@@ -40,6 +40,7 @@ from ttc.journal.values import (
 from ttc.lines import Lines, read_lines
 from ttc.ports import Clock, Engine, Verifier
 from ttc.prices import Prices
+from ttc.strict_json import decode, encode
 from ttc.types import Outcome, Record, Score
 
 __all__ = ["SCHEMA_VERSION", "DiskJournal", "Kept", "compare", "is_whole", "line_of", "read"]
@@ -48,9 +49,6 @@ SCHEMA_VERSION = 1
 
 _OF_NO_ACCOUNT = ("at", "began", "created", "engines", "prices", "text")
 """What the first line holds for readers: no result depends on it."""
-
-
-_encode = json.JSONEncoder(separators=(",", ":"), default=repr).encode
 
 
 class Kept:
@@ -373,7 +371,7 @@ class DiskJournal(Journal):
         }
         place = (record.path, record.kind, record.index)
         before = self._kept.records.get(place)
-        if before is None or before != json.loads(json.dumps(values, default=repr)):
+        if before is None or before != decode(encode(values, default=repr)):
             self._write("record", values)
 
     def _write(self, kind: str, values: Mapping[str, Any]) -> None:
@@ -393,7 +391,7 @@ class DiskJournal(Journal):
 
 def line_of(values: Mapping[str, Any]) -> bytes:
     """A line of a journal, without its newline."""
-    body = _encode(values).encode()
+    body = encode(values, default=repr).encode()
     return b"%08x %s" % (zlib.crc32(body), body)
 
 
@@ -402,7 +400,7 @@ def _entry(line: bytes) -> Values | None:
     checksum, _, body = line.partition(b" ")
     if checksum != b"%08x" % zlib.crc32(body):
         return None
-    return json.loads(body)  # type: ignore[no-any-return]
+    return decode(body)  # type: ignore[no-any-return]
 
 
 def is_whole(line: bytes) -> bool:
