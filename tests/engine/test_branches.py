@@ -13,6 +13,7 @@ import pytest
 import ttc
 from tests.engine.test_cancel import Gate
 from ttc.engine.local import LocalEngine
+from ttc.engine.local.path import path_tokens
 from ttc.errors import ContextOverflow, EngineError
 from ttc.graph import Port, node
 from ttc.ports import Request
@@ -246,6 +247,37 @@ def test_a_prompt_at_the_limit_of_the_context_is_refused_or_served(
     else:
         branch = generated(engine, ask([1] * length, 10, temperature=0))
         assert (len(branch.token_ids or ()), branch.finish_reason) == (generates, "length")
+
+
+def test_a_prompt_is_read_without_generating(load: Callable[..., LocalEngine]) -> None:
+    """KV-06: 60 tokens of a context of 64 have 59 log probabilities, of all but the first."""
+    engine = load(kv_bytes=4 * LocalEngineSize.page)
+    first = Branch(text="", token_ids=(1,))
+    rest = Branch(parent=first, text="", token_ids=(1,) * 59)
+    (values,) = engine.score(first, [rest]).future.result(timeout=60)
+
+    assert len(values) == 59
+    assert engine.counters.output_tokens == 0
+
+
+def test_log_probabilities_along_a_path_are_those_of_the_sequence(
+    engine: LocalEngine, ask: Ask
+) -> None:
+    """Over forks and cuts, to the bit, and so is their sum."""
+    root = ask("abcd").branch
+    branch = generated(engine, ask(root, 12, seed=1))
+    for seed in (2, 3):
+        cut = engine.cut(branch, branch.num_tokens - 4)
+        branch = generated(engine, ask(cut, 9, seed=seed, temperature=1.5))
+    branch = engine.cut(branch, branch.num_tokens - 1)  # an end token is no part of what follows
+    told = [p for segment in branch.lineage() for p in segment.logprobs or ()]
+    ids = tuple(path_tokens(branch)[root.num_tokens :])
+    whole = Branch(parent=root, text="", token_ids=ids)
+    (values,) = engine.score(root, [whole]).future.result(timeout=60)
+
+    assert tuple(told) == values
+    assert len(told) == len(ids) > 8
+    assert sum(told) == sum(values)
 
 
 def test_a_scope_cuts_asks_what_comes_next_and_says_what_calls_are_worth(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import queue
 import threading
 from collections.abc import Callable, Iterator
@@ -147,6 +148,42 @@ def test_cancelling_the_future_cancels_the_call(
 
     assert engine.counters.output_tokens == 2
     assert engine.num_live == 0
+
+
+@pytest.mark.parametrize("kind", ["whole", "streamed", "queued"])
+def test_whose_caller_is_gone_computes_no_more(
+    load: Callable[..., LocalEngine],
+    ask: Callable[..., Request],
+    monkeypatch: pytest.MonkeyPatch,
+    kind: str,
+) -> None:
+    """KV-04: at step 5 of 400, or while it waits; what it had come to by then is known."""
+    engine = load(max_sequences=1)
+    gate, chunks = Gate(engine, monkeypatch), list[Chunk]()
+
+    async def main() -> LocalGeneration:
+        first = engine.submit(ask("x", 400), chunks.append if kind == "streamed" else None)
+        gate.open(5)
+        for _ in range(6):
+            gate.enter()
+        call = engine.submit(ask("y", 400)) if kind == "queued" else first
+        caller = asyncio.create_task(asyncio.wait_for(asyncio.wrap_future(call.future), 60))
+        await asyncio.sleep(0)
+        caller.cancel()
+        await asyncio.wait([caller])
+        await asyncio.sleep(0)
+        if call is not first:
+            first.cancel()
+        return call
+
+    gone = asyncio.run(main())
+    gate.open(100)
+    engine.submit(ask("z", 1)).future.result(timeout=30)
+
+    assert gone.cancel() == (0 if kind == "queued" else 6)
+    assert gone.usage.input_tokens == 1
+    assert len(gate.rows) == 7  # five steps, the one in flight, and that of the last call
+    assert engine.kv_bytes_used == 0
 
 
 def test_a_call_can_be_cancelled_from_its_own_chunks(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import math
 import os
 from collections.abc import AsyncGenerator
 from dataclasses import replace
@@ -48,8 +49,9 @@ def void(_: object) -> None:
 
 
 def entries(path: Path) -> list[dict[str, Any]]:
-    """What is in a journal."""
-    return [json.loads(line.partition(b" ")[2]) for line in path.read_bytes().splitlines()]
+    """What is in a journal. Numbers that are not finite are no JSON."""
+    bodies = [line.partition(b" ")[2] for line in path.read_bytes().splitlines()]
+    return [json.loads(body, parse_constant=lambda name: 1 / 0) for body in bodies]
 
 
 def cut_after(path: Path, kind: str, count: int) -> None:
@@ -463,8 +465,9 @@ def test_a_problem_that_is_no_json_is_refused_before_anything_is_spent(path: Pat
     assert not os.path.exists(path)
 
 
-def test_given_text_is_read_once(path: Path) -> None:
-    """Scores of text are kept under what was read, and a replay has them."""
+@pytest.mark.parametrize("logprob", [-0.5, -math.inf])
+def test_given_text_is_read_once(path: Path, logprob: float) -> None:
+    """Scores of text are kept under what was read, and a replay has them: SM-04."""
 
     @ttc.node(takes=Port("open", "one"), gives=Port("finished", "one"))
     async def reader(
@@ -476,10 +479,12 @@ def test_given_text_is_read_once(path: Path) -> None:
             scope.decide("read", logprobs=repr(logprobs))
             yield scope.finish(candidate, branch)
 
-    engine = FakeEngine("So the answer is 7.")
+    engine = FakeEngine("So the answer is 7.", scores=lambda branch, text: logprob)
     first = solve(path, reader, engine)
     reads = len(engine.read)
     again = solve(path, reader, engine)
 
     assert len(engine.read) == reads > 0
+    assert entries(path)
+    assert (b"not finite" in path.read_bytes()) == (logprob == -math.inf)
     assert whole(again) == whole(first) == whole(ttc.replay(path, reader))

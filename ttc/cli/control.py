@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json as json_form
 from dataclasses import asdict
 from enum import Enum
 from pathlib import Path
@@ -13,6 +12,7 @@ import typer
 from ttc.cli.budgets import parse_budget
 from ttc.cli.steering import ask
 from ttc.cli.terminal import Fault, counted, say
+from ttc.strict_json import pretty
 
 __all__ = ["Action", "control"]
 
@@ -63,7 +63,7 @@ def control(
     elif action is not None:
         order["hold"] = action is Action.PAUSE
     state = ask(run, order)
-    say(json_form.dumps(state, indent=2) if json else _told(state))
+    say(pretty(state) if json else _told(state))
 
 
 def _told(state: dict[str, Any]) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 from ttc.cli.outcomes import as_json
 from ttc.cli.terminal import Fault, counted, one_line, say, show, table
 from ttc.solve import solve_many
+from ttc.strict_json import pretty
 from ttc.types import AnswerFormat, Budget, Outcome, Problem
 
 __all__ = ["read_problems", "show_outcomes", "solve_problems"]
@@ -105,7 +106,7 @@ def show_outcomes(outcomes: list[Outcome], *, is_json: bool) -> None:
     """Writes a table, or a JSON array with an object for each problem."""
     if is_json:
         whole = [{"id": o.problem.id, **json.loads(as_json(o))} for o in outcomes]
-        say(json.dumps(whole, indent=2))
+        say(pretty(whole))
         return
     rows = [
         (

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import math
-from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
 from ttc.cli.terminal import counted, one_line, printable, say, show, table
 from ttc.registry import room
+from ttc.strict_json import pretty
 from ttc.types import Candidate, Outcome
 
 __all__ = ["SCHEMA_VERSION", "as_json", "failure", "show_outcome"]
@@ -33,7 +31,7 @@ def as_json(outcome: Outcome) -> str:
         "timing_dependent": list(outcome.timing_dependent),
         "numerics": dict(outcome.numerics),
     }
-    return json.dumps(_finite(content), indent=2, allow_nan=False)
+    return pretty(content)
 
 
 def _candidate(candidate: Candidate) -> dict[str, Any]:
@@ -47,16 +45,6 @@ def _candidate(candidate: Candidate) -> dict[str, Any]:
         },
         "error": candidate.error,
     }
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    return value
 
 
 def failure(outcome: Outcome) -> str | None:

@@ -16,6 +16,7 @@ from ttc.pools import Pool, append, merge, read, score, write
 from ttc.pools.imports import FORMATS, import_pool
 from ttc.pools.parquet import write_parquet
 from ttc.registry import room
+from ttc.strict_json import pretty
 from ttc.types import Sampling
 
 __all__ = ["pool"]
@@ -49,7 +50,7 @@ def show_(
     rows = [] if task is None else _estimates(found, task, _numbers(k), by)
     if json:
         said = {**facts, "estimates": [asdict(row) for row in rows]}
-        say(jsons.dumps({"schema_version": SCHEMA_VERSION, **said}, indent=2))
+        say(pretty({"schema_version": SCHEMA_VERSION, **said}))
         return
     shown = [(name.replace("_", " "), _shown(value)) for name, value in facts.items()]
     show(table(("", ""), shown))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from json import dumps
 from typing import Annotated, Any
 
 import typer
@@ -10,6 +9,7 @@ import typer
 from ttc.cli.outcomes import SCHEMA_VERSION
 from ttc.cli.terminal import Fault, counted, one_line, say, show, table
 from ttc.journal.runs import RunInfo, info, list_runs, path_of, remove
+from ttc.strict_json import pretty
 
 __all__ = ["question_of", "runs"]
 
@@ -33,7 +33,7 @@ def list_(json: _Json = False) -> None:
     found = list_runs()
     if json:
         made = {"schema_version": SCHEMA_VERSION, "runs": [_values(run) for run in found]}
-        say(dumps(made, indent=2))
+        say(pretty(made))
     elif found:
         show(table(_HEADINGS, [_cells(run) for run in found], right="tokens,size"))
     else:
@@ -49,7 +49,7 @@ def show_(run: _Run, json: _Json = False) -> None:
     records = list(found.kept.records.values())
     if json:
         said = {**_values(found), "begun_with": found.kept.run, "records": records}
-        say(dumps({"schema_version": SCHEMA_VERSION, **said}, indent=2))
+        say(pretty({"schema_version": SCHEMA_VERSION, **said}))
         return
     show(table(("", ""), _facts(found)))
     if records:

@@ -42,6 +42,7 @@ from ttc.journal.values import (
 from ttc.lines import Lines, read_lines
 from ttc.ports import Clock, Engine, Verifier
 from ttc.prices import Prices
+from ttc.strict_json import decode, encode
 from ttc.types import Outcome, Record, Score
 
 __all__ = ["SCHEMA_VERSION", "DiskJournal", "Kept", "compare", "read"]
@@ -419,7 +420,7 @@ class DiskJournal(Journal):
         }
         place = (record.path, record.kind, record.index)
         before = self._kept.records.get(place)
-        if before is None or before != json.loads(json.dumps(values, default=repr)):
+        if before is None or before != decode(encode(values, default=repr)):
             self._write("record", values)
 
     def _write(self, kind: str, values: Mapping[str, Any]) -> None:

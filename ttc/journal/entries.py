@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import zlib
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["entry_of", "is_whole", "line_of"]
+from ttc.strict_json import decode, encode
 
-_encode = json.JSONEncoder(separators=(",", ":"), default=repr).encode
+__all__ = ["entry_of", "is_whole", "line_of"]
 
 
 def line_of(values: Mapping[str, Any]) -> bytes:
     """A line of a journal, without its newline."""
-    body = _encode(values).encode()
+    body = encode(values, default=repr).encode()
     return b"%08x %s" % (zlib.crc32(body), body)
 
 
@@ -23,7 +22,7 @@ def entry_of(line: bytes) -> dict[str, Any] | None:
     checksum, _, body = line.partition(b" ")
     if checksum != b"%08x" % zlib.crc32(body):
         return None
-    return json.loads(body)  # type: ignore[no-any-return]
+    return decode(body)  # type: ignore[no-any-return]
 
 
 def is_whole(line: bytes) -> bool:

@@ -17,6 +17,7 @@ from typing import Any
 from ttc.errors import RecordError
 from ttc.journal.values import message_of, message_values
 from ttc.lines import Lines, read_lines
+from ttc.strict_json import decode, encode
 from ttc.types import Branch, FinishReason, Message, Problem, Sampling
 
 __all__ = [
@@ -342,7 +343,7 @@ def _line(completion: Completion) -> bytes:
         values["messages"] = list(map(message_values, completion.messages))
     if completion.sampling is not None:
         values["sampling"] = completion.sampling.values
-    return json.dumps({"schema_version": SCHEMA_VERSION, **values}).encode()
+    return encode({"schema_version": SCHEMA_VERSION, **values}).encode()
 
 
 def _is_whole(line: bytes) -> bool:
@@ -355,7 +356,7 @@ def _is_whole(line: bytes) -> bool:
 def _parsed(lines: Iterable[bytes], path: Path) -> Iterator[Completion]:
     for number, line in enumerate(lines, 1):
         try:
-            values = json.loads(line)
+            values = decode(line)
             if not isinstance(values, dict):
                 raise TypeError("it is no JSON object")
             yield _completion(values)
