@@ -17,6 +17,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ttc.serve.ask import Ask
 from ttc.serve.chat import chat_ask
+from ttc.serve.completions import completions_ask
 from ttc.serve.door import Door, read_json
 from ttc.serve.frames import Frames
 from ttc.serve.job import Job
@@ -66,6 +67,13 @@ class App:
             Route(
                 "/v1/chat/completions",
                 self._guarded("chat", lambda request: self._generate(request, chat_ask)),
+                methods=["POST"],
+            ),
+            Route(
+                "/v1/completions",
+                self._guarded(
+                    "completions", lambda request: self._generate(request, completions_ask)
+                ),
                 methods=["POST"],
             ),
         ]

@@ -199,16 +199,17 @@ class Frames:
 
     def _said(self, index: int, thought: str, answer: str, **more: Any) -> bytes:
         said: dict[str, Any] = {}
+        self._sent[index] += answer
         if index not in self._named:
             self._named.add(index)
             said["role"] = "assistant"
+            answer = (self._job.ask.problem.prompt or "") * self._job.ask.echo + answer
         if thought and self._job.ask.ttc.thinking and self._job.ask.endpoint == "chat":
             said["reasoning_content"] = thought
         if answer or "role" in said:
             said["content"] = answer
         if not said:
             return b""
-        self._sent[index] += answer
         choice = {**delta(self._job, index, **said), **more}
         return _frame(chunk(self._job, self._model, [choice]))
 
@@ -220,8 +221,6 @@ class Frames:
             if not choice.content.startswith(sent):
                 raise Refusal(500, "the text was revised while it was sent", code="internal_error")
             rest = choice.content[len(sent) :]
-            if self._job.ask.echo and not sent:
-                rest = (self._job.ask.problem.prompt or "") + rest
             more = {}
             if choice.tokens is not None:
                 more["logprobs"] = last_delta(self._job, choice, with_logprobs=True)["logprobs"]

@@ -17,6 +17,7 @@ from ttc.ports import Engine
 from ttc.prices import Prices
 from ttc.sandbox.zygote import SandboxChoice
 from ttc.serve.ask import Ask
+from ttc.serve.echo import Read
 from ttc.serve.keys import Key
 from ttc.serve.ledger import Reservation
 from ttc.serve.plain import Plain, Tell
@@ -54,6 +55,8 @@ class Job:
     began: float = field(default_factory=time.monotonic)
     usage: Usage = field(default_factory=Usage)
     is_cancelled: bool = False
+    prompt: list[Read] = field(default_factory=list)
+    """What was read of the prompt, where it is to be echoed with its log probabilities."""
     seed: int = 0
     has_begun: asyncio.Event = field(default_factory=asyncio.Event)
     """Set once it waits no longer."""
@@ -67,8 +70,8 @@ class Job:
     @property
     def plain(self) -> Plain | None:
         """The node of a plain sample."""
-        (first, *_) = self.graph.children()
-        return first if isinstance(first, Plain) else None
+        last = self.graph.children()[-1]
+        return last if isinstance(last, Plain) else None
 
     def cancel(self) -> None:
         """Ends it: no branch of it lives one engine step later."""
@@ -86,7 +89,8 @@ class Job:
         self.has_begun.set()
         plain, graph = self.plain, self.graph
         if plain is not None:
-            graph = graph.rebuilt((plain if tell is None else replace(plain, tell=tell),))
+            told = plain if tell is None else replace(plain, tell=tell)
+            graph = graph.rebuilt((*graph.children()[:-1], told))
         num_runs = 1 if plain is not None else self.ask.n
         budgets = Limits(self.limit, None, None, 1).of_each(num_runs)
         runs = [

@@ -18,6 +18,7 @@ from ttc.ports import Engine
 from ttc.prices import Prices, check_limits
 from ttc.resources import LOGICAL, RESERVED
 from ttc.serve.ask import Ask
+from ttc.serve.echo import Echo, Read
 from ttc.serve.job import Job, Watch
 from ttc.serve.keys import Key
 from ttc.serve.ledger import Ledger, ledger_sizes
@@ -89,6 +90,9 @@ class Service:
             ask = replace(ask, constraint=form)
         graph, overridden = await self._graph(key, ask, engines)
         root = await _root(engines["policy"], ask)
+        prompt: list[Read] = []
+        if ask.echo and ask.logprobs is not None:
+            graph = _echoing(graph, ask, root, prompt)
         limit = self._limit(ask, engines)
         most = self._most(ask, graph, limit, await _prompt_tokens(graph, ask, engines))
         _check_least(limit, root)
@@ -104,6 +108,7 @@ class Service:
             deadline=began + min(self.settings.deadline_s, limit.seconds or float("inf")),
             reservation=self.ledger.reserve(key, most),
             overridden=overridden,
+            prompt=prompt,
             seed=secrets.randbits(53) if ask.seed is None else ask.seed,
         )
         self.jobs.add(job)
@@ -196,7 +201,7 @@ class Service:
 
     def _plain(self, ask: Ask) -> Node:
         sampling = Sampling(constraint=ask.constraint, logprobs=ask.logprobs or 0, **ask.drawn)
-        most = self.settings.max_tokens if ask.max_tokens is None else ask.max_tokens
+        most = self.settings.max_tokens if ask.max_tokens is None else max(1, ask.max_tokens)
         return Plain(n=ask.n, max_tokens=most, sampling=sampling, until=ask.until)
 
     def _limit(self, ask: Ask, engines: Mapping[str, Engine]) -> Budget:
@@ -223,8 +228,7 @@ class Service:
 
     def _most(self, ask: Ask, graph: Node, limit: Budget, prompt: int) -> dict[str, int]:
         """What a request reserves: the most that it can use, and at most its limit."""
-        plain = isinstance(graph.children()[0], Plain)
-        runs = 1 if plain else ask.n
+        runs = 1 if isinstance(graph.children()[-1], Plain) else ask.n
         worst = graph.bound(Flow())
         is_own = ask.spec is not None and ask.spec not in self.settings.named
         if is_own:
@@ -273,10 +277,21 @@ def _check_engine(engine: Engine, ask: Ask) -> None:
         raise unsupported(
             "top_logprobs", f"this model tells {can.next_tokens} other tokens; ask for fewer"
         )
+    if ask.echo and ask.logprobs is not None and not (can.score and isinstance(engine, Spelling)):
+        raise unsupported("echo", "this model's engine reads no given text; leave echo out")
     if ask.constraint is not None and ask.until:
         raise conflicting(
             "stop", "response_format says where a text ends, so stop has no place beside it"
         )
+
+
+def _echoing(graph: Node, ask: Ask, root: Branch, prompt: list[Read]) -> Node:
+    """A plain sample that reads its prompt first; without any output, it only does that."""
+    first = graph.children()[0]
+    if not isinstance(first, Plain):
+        raise unsupported("echo", "echo with logprobs is served without a strategy; leave it out")
+    echo = Echo(top=ask.logprobs or 0, num_tokens=root.num_tokens, tell=prompt.append)
+    return compile_graph(echo if ask.max_tokens == 0 else echo >> first)
 
 
 async def _root(engine: Engine, ask: Ask) -> Branch:

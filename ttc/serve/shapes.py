@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
 from ttc.serve.job import Job
 from ttc.serve.reply import Choice, Token, told_of, usage_of
 
-__all__ = ["chunk", "delta", "fingerprint", "last_delta", "legacy_logprobs", "whole"]
+_Spelled = tuple[str, float | None, tuple[tuple[str, float], ...]]
+
+__all__ = ["chunk", "delta", "fingerprint", "last_delta", "whole"]
 
 
 def fingerprint(job: Job) -> str:
@@ -89,25 +92,34 @@ def _text(job: Job, choice: Choice) -> dict[str, Any]:
 
 def _logprobs(job: Job, choice: Choice) -> dict[str, Any]:
     tokens = choice.tokens or ()
+    before = _prompt(job)
     if job.ask.endpoint == "chat":
         return {"content": [_entry(token) for token in tokens], "refusal": None}
-    return legacy_logprobs([(t.text, t.logprob, t.top) for t in tokens])
-
-
-def legacy_logprobs(
-    tokens: Sequence[tuple[str, float | None, tuple[tuple[str, float], ...]]],
-) -> dict[str, Any]:
-    """Log probabilities in the form of `/v1/completions`."""
-    offsets, place = [], 0
-    for text, _, _ in tokens:
-        offsets.append(place)
-        place += len(text)
+    all_tokens = [*before, *((t.text, t.logprob, t.top) for t in tokens)]
+    places = itertools.accumulate((len(text) for text, _, _ in all_tokens), initial=0)
     return {
-        "tokens": [text for text, _, _ in tokens],
-        "token_logprobs": [logprob for _, logprob, _ in tokens],
-        "top_logprobs": [None if logprob is None else dict(top) for _, logprob, top in tokens],
-        "text_offset": offsets,
+        "tokens": [text for text, _, _ in all_tokens],
+        "token_logprobs": [logprob for _, logprob, _ in all_tokens],
+        "top_logprobs": [None if logprob is None else dict(top) for _, logprob, top in all_tokens],
+        "text_offset": list(places)[:-1],
     }
+
+
+def _prompt(job: Job) -> list[_Spelled]:
+    """The tokens of a prompt that is echoed; nothing is known of the first one."""
+    engine: Any = job.engines["policy"]
+    spelled: list[_Spelled] = []
+    for token_ids, logprobs, tops in job.prompt:
+
+        def spell(token: int) -> str:
+            return str(engine.spell(token), "utf-8", "replace")
+
+        spelled.append((spell(token_ids[0]), None, ()))
+        for place, (token, logprob) in enumerate(zip(token_ids[1:], logprobs, strict=True)):
+            expected = tops[place] if tops else None
+            top = zip(expected.token_ids, expected.logprobs, strict=True) if expected else ()
+            spelled.append((spell(token), logprob, tuple((spell(t), value) for t, value in top)))
+    return spelled
 
 
 def _entry(token: Token) -> dict[str, Any]:
