@@ -1,5 +1,6 @@
 """Completions: a raw prompt, n, stop, echo, and what a model thinks of given text."""
 
+import zlib
 from collections.abc import Iterator
 from typing import Any
 

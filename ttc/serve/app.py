@@ -12,7 +12,7 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Route
+from starlette.routing import BaseRoute, Mount, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ttc.serve.ask import Ask
@@ -29,7 +29,9 @@ from ttc.serve.reply import Choice, choices_of
 from ttc.serve.service import Service
 from ttc.serve.settings import Settings
 from ttc.serve.shapes import whole
+from ttc.serve.traces import Traces
 from ttc.serve.watching import ClientGone, while_there
+from ttc.view import routes
 
 __all__ = ["App"]
 
@@ -48,6 +50,7 @@ class App:
     def __init__(self, service: Service, keys: Keys | None = None) -> None:
         self.service, self.keys = service, keys or Keys()
         self.metrics = Metrics(service)
+        self._traces = service.traces = Traces(service.settings.max_traces, self._viewer)
         self._settings = service.settings
         self._app: ASGIApp = Door(
             Starlette(routes=self._routes(), exception_handlers={HTTPException: _told}),
@@ -61,6 +64,7 @@ class App:
     def _routes(self) -> Sequence[BaseRoute]:
         return [
             Route("/health", self._health),
+            Mount("/ui", routes=routes(self._traces)),
             Route("/metrics", self._guarded("metrics", self._metrics)),
             Route("/v1/models", self._guarded("models", self._models)),
             Route("/v1/models/{name:path}", self._guarded("models", self._model)),
@@ -139,6 +143,18 @@ class App:
     def _key(self, request: Request) -> Key:
         return self.keys.find(request.headers.get("authorization"))
 
+    def _viewer(self, request: Request) -> Key:
+        """Whose key a browser brings; it asks its user for it, as a password.
+
+        Raises:
+            HTTPException: it brings none.
+        """
+        try:
+            return self.keys.find(request.headers.get("authorization"), is_browser=True)
+        except Refusal as refusal:
+            headers = {"WWW-Authenticate": 'Basic realm="ttc: the key is the password"'}
+            raise HTTPException(refusal.status, str(refusal), headers) from None
+
     async def _generate(self, request: Request, read: Read) -> Any:
         key = self._key(request)
         body = await read_json(request, self._settings.max_body_bytes)
@@ -206,5 +222,7 @@ def _json(content: Any, status: int = 200) -> Response:
 async def _told(_: Request, error: Exception) -> Response:
     """What starlette refuses by itself, such as an unknown path, in the API's shape."""
     assert isinstance(error, HTTPException)
-    refusal = Refusal(error.status_code, str(error.detail), code="not_served")
+    refusal = Refusal(
+        error.status_code, str(error.detail), code="not_served", headers=error.headers
+    )
     return refusal.response()

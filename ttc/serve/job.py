@@ -7,7 +7,6 @@ import secrets
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from ttc.control import Control
 from ttc.graph import Node
@@ -21,6 +20,7 @@ from ttc.serve.echo import Read
 from ttc.serve.keys import Key
 from ttc.serve.ledger import Reservation
 from ttc.serve.plain import Plain, Tell
+from ttc.serve.traces import Traces
 from ttc.solve import Arguments, run_one
 from ttc.types import Branch, Budget, Event, Outcome, Usage
 
@@ -55,6 +55,8 @@ class Job:
     began: float = field(default_factory=time.monotonic)
     usage: Usage = field(default_factory=Usage)
     is_cancelled: bool = False
+    traces: Traces | None = None
+    """Where its runs are kept for the viewer."""
     prompt: list[Read] = field(default_factory=list)
     """What was read of the prompt, where it is to be echoed with its log probabilities."""
     seed: int = 0
@@ -112,19 +114,35 @@ class Job:
         if self.is_cancelled:
             control.cancel()
         self._controls.append(control)
-        told: dict[str, Any] = {}
-        if watch is not None:
-            told["watch"] = lambda event: watch(index, event)
+        trace = None
+        if self.traces is not None:
+            trace = self.traces.begin(
+                self.key,
+                f"{self.id}-{index}",
+                self.ask.problem,
+                graph,
+                budget=budget,
+                engines=self.engines,
+            )
+
+        def told(event: Event) -> None:
+            if trace is not None:
+                trace(event)
+            if watch is not None:
+                watch(index, event)
+
         arguments = Arguments(
             None,
             self.engines,
             seed,
             None,
             self.prices,
-            told.get("watch"),
+            None if trace is None and watch is None else told,
             control,
             self.sandbox,
         )
         outcome = await run_one(self.ask.problem, graph, self.engines, arguments, budget, None)
         self.usage += outcome.usage
+        if trace is not None:  # the reply need not wait for it
+            asyncio.get_running_loop().run_in_executor(None, trace.finish, outcome)
         return outcome

@@ -5,6 +5,7 @@ A file of keys holds hashes, never secrets. `new_key` makes one of each.
 
 from __future__ import annotations
 
+import base64
 import hmac
 import re
 import secrets
@@ -73,8 +74,12 @@ class Keys:
                 keys.append(_of_secret(name, secret))
         return cls(tuple(keys))
 
-    def find(self, authorization: str | None) -> Key:
+    def find(self, authorization: str | None, *, is_browser: bool = False) -> Key:
         """Whose key a request brings. Every key is compared, each in constant time.
+
+        Args:
+            authorization: the header.
+            is_browser: whether it may come as a password, which is all that browsers send.
 
         Raises:
             Refusal: it brings none, or one that nobody has.
@@ -82,6 +87,8 @@ class Keys:
         if not self.all:
             return ANYONE
         scheme, _, secret = (authorization or "").partition(" ")
+        if is_browser and scheme.lower() == "basic":
+            scheme, secret = "bearer", _password(secret)
         given = sha256(secret.strip().encode("utf-8", "surrogateescape")).digest()
         found: Key | None = None
         for key in self.all:
@@ -95,6 +102,14 @@ class Keys:
                 headers={"WWW-Authenticate": "Bearer"},
             )
         return found
+
+
+def _password(given: str) -> str:
+    """The password in `user:password`, as browsers encode it."""
+    try:
+        return base64.b64decode(given, validate=True).decode().partition(":")[2]
+    except ValueError:
+        return ""
 
 
 def new_key(name: str) -> tuple[str, str]:

@@ -29,6 +29,7 @@ from ttc.serve.settings import Settings
 from ttc.serve.share import share_of
 from ttc.serve.strategy import chosen, fitted
 from ttc.serve.tools import held_to
+from ttc.serve.traces import Traces
 from ttc.types import Branch, Budget, Outcome, Sampling
 
 __all__ = ["Service"]
@@ -63,6 +64,8 @@ class Service:
         self.jobs: set[Job] = set()
         """Those that were accepted and have not ended."""
         self.is_draining = False
+        self.traces: Traces | None = None
+        """Where runs are kept for the viewer."""
         self.idle = asyncio.Event()
         for engine in self.models.values():
             self._check_prices(self.settings.request_budget, {"policy": engine, **self.roles})
@@ -109,6 +112,7 @@ class Service:
             reservation=self.ledger.reserve(key, most),
             overridden=overridden,
             prompt=prompt,
+            traces=self.traces,
             seed=secrets.randbits(53) if ask.seed is None else ask.seed,
         )
         self.jobs.add(job)

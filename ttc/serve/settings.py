@@ -70,8 +70,8 @@ class Settings:
     max_body_bytes: int = 8 << 20
     hosts: frozenset[str] = LOOPBACK
     """The names by which clients may call the server."""
-    max_traces: int = 64
-    """Runs of each key whose traces are kept."""
+    max_traces: int = 16
+    """Runs of each key that the viewer shows; with 0 it shows none."""
 
     def __post_init__(self) -> None:
         for name in ("max_tokens", "max_choices", "max_calls", "concurrency", "max_body_bytes"):
