@@ -57,7 +57,9 @@ def serve(  # noqa: PLR0913 - every option of the command
         typer.Option(help="A strategy that clients ask for as MODEL@NAME.", metavar="NAME=SPEC"),
     ] = None,
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="The port; 0 takes a free one.")] = 8000,
+    port: Annotated[
+        int, typer.Option(help="The port; 0 takes a free one.", min=0, max=65_535)
+    ] = 8000,
     allow_host: Annotated[
         list[str] | None,
         typer.Option(help="A further name by which clients call the server.", metavar="NAME"),
@@ -174,7 +176,7 @@ def _listening(host: str, port: int) -> Iterator[socket.socket]:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         listener = socket.create_server((host, port), family=family, backlog=1024)
-    except (OSError, OverflowError) as error:
+    except OSError as error:
         raise Fault(f"cannot listen on {host} port {port}: {error}") from error
     with listener:
         yield listener
