@@ -84,6 +84,7 @@ class NodeScope(Readings):
         self._beside, self._aside = beside, aside
         self._calls: dict[str, Call] = {}
         self._children: set[str] = set()
+        self._told: set[str] = set()
         self._verified = self._executed = self._used = 0
         self._priorities: dict[int, float] = {}
         self._when_closed: Callable[[], None] = lambda: None
@@ -186,6 +187,9 @@ class NodeScope(Readings):
         self._run.check_deadline()
         index, self._verified = self._verified, self._verified + 1
         self._run.oracle = self._run.oracle or getattr(verifier, "oracle", False)
+        if verifier.name not in self._told:
+            self._told.add(verifier.name)
+            self.note(verifier=verifier.name, range=verifier.range)
         inner = self._child(str(index), self._account, aside=True)
         call = VerifierCall(self._run, self._account, index, candidates, (inner, inner))
         work.calls.append(call)

@@ -301,7 +301,9 @@ class DiskJournal(Journal):
             self.answered(key, answer)
         return answer
 
-    def asked(self, key: str, request: Values, *, again: bool) -> Values | None:
+    def asked(
+        self, key: str, request: Values, *, again: bool, about: Values | None = None
+    ) -> Values | None:
         """Notes that something is about to be asked; gives the answer where it is known already.
 
         Args:
@@ -310,6 +312,7 @@ class DiskJournal(Journal):
             again: whether asking a second time gives the same and costs nothing but time. Else
                 what was asked and never answered counts as failed, charged with all that it might
                 have used.
+            about: what else those want to know who look at the run.
 
         Raises:
             JournalMismatch: something else was asked under this key.
@@ -334,10 +337,12 @@ class DiskJournal(Journal):
             return error_values(self.lost(key, answer["lost"]))
         if answer is not None:
             return answer
-        self.intend(key, request, again=again)
+        self.intend(key, request, again=again, about=about)
         return None
 
-    def intend(self, key: str, request: Values, *, again: bool) -> None:
+    def intend(
+        self, key: str, request: Values, *, again: bool, about: Values | None = None
+    ) -> None:
         """Writes that something is about to be asked.
 
         Raises:
@@ -346,7 +351,7 @@ class DiskJournal(Journal):
         """
         if self._late is not None:
             raise self._late
-        self._write("intent", {"key": key, "request": request, "again": again})
+        self._write("intent", {"key": key, "request": request, "again": again, **(about or {})})
         self.check()
 
     def answered(self, key: str, answer: Values) -> None:

@@ -58,7 +58,9 @@ class Answers(ReadingAnswers, Protocol):
     def known(self, key: str, find: Callable[[], Values]) -> Values:
         """The answer that is kept under a key, of what costs nothing to ask."""
 
-    def intend(self, key: str, request: Values, *, again: bool) -> None:
+    def intend(
+        self, key: str, request: Values, *, again: bool, about: Values | None = None
+    ) -> None:
         """Writes that something is about to be asked."""
 
     def lost(self, key: str, output_tokens: int) -> EngineError:
@@ -155,7 +157,8 @@ class JournaledEngine:
         """Asks the engine, unless the answer is known."""
         facts = _facts(request, self.numerics)
         again = self.capabilities.replayable
-        answer = self._journal.asked(request.call, facts, again=again)
+        about = {"behind": _call_of(request.branch), "role": request.branch.role}
+        answer = self._journal.asked(request.call, facts, again=again, about=about)
         if answer is None:
             return _Asked(self._engine, request, on_chunk, self._journal)
         for values in answer.get("chunks", ()) if on_chunk is not None else ():
@@ -166,7 +169,7 @@ class JournaledEngine:
         def ask() -> Generation:
             if not again:
                 raise self._journal.lost(request.call, answer["cut_at"])
-            self._journal.intend(request.call, facts, again=again)
+            self._journal.intend(request.call, facts, again=again, about=about)
             rest = None if on_chunk is None else _beyond(answer.get("chunks", ()), on_chunk)
             return _Asked(self._engine, request, rest, self._journal)
 
@@ -367,6 +370,14 @@ def _facts(request: Request, numerics: str) -> Values:
         "until": list(request.until),
         "seed": request.seed,
     }
+
+
+def _call_of(branch: Branch) -> str | None:
+    """The call that a branch goes on from; `None` where nothing was generated of it."""
+    at: Branch | None = branch
+    while at is not None and at.call is None:
+        at = at.parent
+    return None if at is None else at.call
 
 
 def _beyond(chunks: list[list[Any]], on_chunk: OnChunk) -> OnChunk:

@@ -22,7 +22,9 @@ Read = tuple[Any, ...]
 class ReadingAnswers(Protocol):
     """What readings need of a journal."""
 
-    def asked(self, key: str, request: Values, *, again: bool) -> Values | None:
+    def asked(
+        self, key: str, request: Values, *, again: bool, about: Values | None = None
+    ) -> Values | None:
         """Notes that something is about to be asked; gives the answer where it is known already."""
 
     def answered(self, key: str, answer: Values) -> None:

@@ -8,14 +8,24 @@ from typing import TYPE_CHECKING, Any
 from ttc.journal.runs import path_of
 from ttc.types import Outcome
 from ttc.view.journals import JournalView
-from ttc.view.recorder import of_outcome
+from ttc.view.recorder import Recorder, of_outcome
 from ttc.view.run import RunView
 from ttc.view.sources import KeptRuns, RunLine, Source
 
 if TYPE_CHECKING:
     from starlette.routing import Route
 
-__all__ = ["KeptRuns", "RunLine", "RunView", "Source", "document", "routes", "view", "written"]
+__all__ = [
+    "KeptRuns",
+    "Recorder",
+    "RunLine",
+    "RunView",
+    "Source",
+    "document",
+    "routes",
+    "view",
+    "written",
+]
 
 
 def view(run: str | os.PathLike[str] | Outcome) -> RunView:

@@ -70,10 +70,11 @@ class JournalView(RunView):
         if self._line == 1:
             self._begin(entry)
         elif kind == "intent":
-            self._intent(entry["key"], entry["request"], at)
+            self._intent(entry, at)
         elif kind == "answer":
             self._answer(entry["key"], entry["answer"], at)
         elif kind == "record":
+            self._verified(entry, at)
             self.recorded(entry, at)
         elif kind == "note":
             self.noted(entry["path"], entry, at)
@@ -89,13 +90,18 @@ class JournalView(RunView):
         told = {name: entry.get(name) for name in _TOLD}
         self.begin({**told, "engines": engines}, entry.get("graph") or _drawing(entry.get("text")))
 
-    def _intent(self, key: str, request: Mapping[str, Any], at: float) -> None:
+    def _intent(self, entry: Mapping[str, Any], at: float) -> None:
+        key, request = entry["key"], entry["request"]
         self._asked[key] = request
         if "max_tokens" not in request:
             return
         place = self._branches.of(request["prompt"])
         parent, given = (None, "") if place is None else (place.row, place.given)
-        self.asked(key, parent=parent, given=given, role=place.role if place else "", at=at)
+        behind = entry.get("behind")
+        if behind is not None and parent not in (behind, f"{behind}/tail"):
+            parent, given = behind, ""  # one of several calls that came to equal tokens, say
+        role = entry.get("role") or (place.role if place is not None else "policy")
+        self.asked(key, parent=parent, given=given, role=role, at=at)
         self.texts.put(key, engine=request["engine"])
 
     def _answer(self, key: str, answer: Mapping[str, Any], at: float) -> None:
@@ -116,6 +122,16 @@ class JournalView(RunView):
             self.cut(key, answer["cut_at"], at)
         else:
             self.failed(key, answer.get("error", "it was cut by a kill"), at)
+
+    def _verified(self, record: Mapping[str, Any], at: float) -> None:
+        """Scores whose answer is not kept, since their verifier asked a model by itself."""
+        asked = self._asked.get(f"{record['path']}#verify {record['index']}")
+        if record["kind"] != "verify" or asked is None:
+            return
+        scores = record["detail"].get("scores", ())
+        for fingerprint, value in zip(asked["candidates"].split(), scores, strict=False):
+            told = {"value": value}
+            self.scored(self._branches.rows_of(fingerprint), asked["verifier"], told, at)
 
     def _known(self, key: str, answer: Mapping[str, Any]) -> None:
         """What engines are asked for nothing: prompts, appended texts, beginnings."""

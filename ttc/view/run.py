@@ -123,10 +123,6 @@ class RunView:
             self._row(row, scores=told, score=value)
             if score.get("evidence"):
                 self.texts.evidence(row, verifier, score["evidence"])
-        bounds = score.get("range")
-        ranges = self._run.setdefault("ranges", {})
-        if bounds is not None and verifier not in ranges:
-            ranges[verifier] = list(bounds)
 
     def recorded(self, record: Mapping[str, Any], at: float | None) -> None:
         """An entry of the trace."""
@@ -157,6 +153,9 @@ class RunView:
                 row = self._nodes.get((path, int(node)))
                 if row is not None:
                     self._row(row, score=value)
+        elif "verifier" in note:
+            self._version += 1
+            self._run.setdefault("ranges", {})[note["verifier"]] = note["range"]
         elif "read" in note or "chose" in note:
             self._version += 1
             self.votes.take(path, note, self._version)

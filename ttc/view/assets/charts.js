@@ -75,8 +75,8 @@ function showBudget() {
   }
   svg.append(draw("line", { class: "axis", x1: left, x2: right, y1: bottom, y2: bottom }));
   if (flight.length) svg.append(...flightArea(flight, { x, left, top: bottom + 5, bottom: high - 18 }));
-  for (const tick of ticks(end, Math.max(3, Math.floor(wide / 150)))) {
-    svg.append(label(x(tick), high - 4, hasTimes ? seconds(tick) : `call ${count(tick)}`, "middle"));
+  for (const tick of hasTimes ? moments(end, wide / 130) : ticks(end, 5)) {
+    svg.append(label(x(tick), high - 4, hasTimes ? clock(tick, end) : `call ${count(tick)}`, "middle"));
   }
   const hair = draw("line", { class: "hair", y1: top, y2: bottom, visibility: "hidden" });
   svg.append(hair);
@@ -95,6 +95,20 @@ function label(x, y, text, anchor, name = "") {
   const made = draw("text", { x, y, "text-anchor": anchor, class: name });
   made.textContent = text;
   return made;
+}
+
+/** Ticks of a time: whole minutes where there are several of them. */
+function moments(end, wanted) {
+  if (end < 120) return ticks(end, wanted);
+  const step = [30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 86400].find((each) => end / each <= wanted) ?? end;
+  return [...Array(Math.floor(end / step) + 1).keys()].map((i) => i * step);
+}
+
+function clock(at, end) {
+  if (end < 120 || at === 0) return seconds(at);
+  const [hours, minutes, rest] = [Math.floor(at / 3600), Math.floor(at / 60) % 60, Math.round(at % 60)];
+  const two = (n) => String(n).padStart(2, "0");
+  return hours ? `${hours}:${two(minutes)}:${two(rest)}` : `${minutes}:${two(rest)} min`;
 }
 
 function ticks(most, wanted) {
@@ -248,7 +262,7 @@ function showMeters() {
     ["Output", output && time ? `${scaled(output / time)}` : null, "tokens/s", "output tokens of all calls over the time of the run"],
     ["In flight", flight.length ? `${count(running)}` : null, flight.length ? `now, ${Math.max(0, ...flight.map((step) => step[1]))} at most` : "", "calls that the engine works at"],
     ["Prompts", input ? scaled(input) : null, "tokens", "prompt tokens that were sent"],
-    ["From cache", input && cached ? `${((100 * cached) / input).toFixed(1)} %` : input ? "0 %" : null, "of prompts", "prompt tokens that were not computed again"],
+    ["From cache", input && cached ? `${((100 * cached) / input).toFixed(1)} %` : input ? "0 %" : null, "", "prompt tokens that were not computed again"],
     ["Compute", spentOf("flops") ? scaled(spentOf("flops")) : null, "FLOPs", "2 × parameters × tokens and attention, as the engine reckons"],
     ["KV memory", spentOf("kv_byte_seconds") ? scaled(spentOf("kv_byte_seconds")) : null, "B·s", "bytes of keys and values times how long they were held"],
     ["Cancelled", count(spentOf("tokens_cancelled")), "tokens", "tokens of calls that nobody needed any more"],

@@ -12,7 +12,7 @@ async function showDetails(at) {
   const body = make("div");
   box.replaceChildren(head(at), moves(at), factsOf(at), body);
   body.append(make("p", { class: "empty" }, row.status === "running" ? "Its text is told once it has ended." : "Loading…"));
-  if (!at.id) return body.replaceChildren();
+  if (!isOfRun(at)) return body.replaceChildren();
   try {
     const told = await textOf(at.id);
     if (shownId === at.id) body.replaceChildren(...texts(at, told));
@@ -27,7 +27,7 @@ function nothingSelected() {
 
 function head(at) {
   const row = at.row, made = make("p", {});
-  made.append(make("span", { class: "id" }, row.kind === "call" ? shown(row.id) : `prompt of ${shown(row.role ?? "the run")}`));
+  made.append(make("span", { class: "id" }, titleOf(row)));
   if (row.kind === "call") made.append(make("span", { class: `chip ${row.status}` }, STATUS_WORDS[row.status] ?? row.status));
   if (row.chosen) made.append(" ", make("span", { class: "chip chosen" }, "chosen"));
   return made;
@@ -162,7 +162,7 @@ function strip(logprobs) {
 /** The way from the prompt to here. */
 function way(at) {
   const steps = [];
-  for (let above = at; above; above = above.parent) if (above.id) steps.unshift(above);
+  for (let above = at; above; above = above.parent) if (isOfRun(above)) steps.unshift(above);
   if (steps.length < 2) return [];
   const list = make("ol", { class: "way" });
   for (const each of steps) {

@@ -125,7 +125,7 @@ function figures(run, end) {
   made.push(figure("Time", seconds(lastMoment()), run.budget?.seconds ? `of ${seconds(run.budget.seconds)}` : null));
   if (cost) made.push(figure("Cost", `$${cost < 0.01 ? cost.toPrecision(2) : cost.toFixed(2)}`, null));
   const models = Object.entries(run.engines ?? {}).map(([role, name]) => (role === "policy" ? name : `${role}: ${name}`));
-  if (models.length) made.push(figure("Model", brief(models[0], 26), models.length > 1 ? `and ${models.length - 1} more` : null, "", models.join("\n")));
+  if (models.length) made.push(figure("Model", brief(models[0], 40), models.length > 1 ? `and ${models.length - 1} more` : null, "model", models.join("\n")));
   $("figures").replaceChildren(...made);
 }
 

@@ -17,21 +17,37 @@ function node(row) {
 function grow() {
   tree.nodes = new Map();
   for (const row of state.rows.values()) tree.nodes.set(row.id, node(row));
-  const roots = [];
+  let roots = [];
   for (const each of tree.nodes.values()) {
     const above = tree.nodes.get(each.row.parent);
-    if (above && above !== each) {
-      each.parent = above;
-      above.children.push(each);
-    } else roots.push(each);
+    if (above && above !== each) adopt(above, [each]);
+    else roots.push(each);
   }
+  roots = withReadPrompts(roots);
   tree.root = roots[0] ?? null;
   if (roots.length > 1) {
-    tree.root = node({ id: "", kind: "run", status: "prompt", excerpt: "all prompts", path: "" });
-    tree.root.children = roots;
-    for (const each of roots) each.parent = tree.root;
+    tree.root = node({ id: "all", kind: "run", status: "prompt", excerpt: "all prompts", path: "" });
+    adopt(tree.root, roots);
+    tree.nodes.set("all", tree.root);
   }
   layOut();
+}
+
+function adopt(above, children) {
+  above.children.push(...children);
+  for (const each of children) each.parent = above;
+}
+
+/** Prompts that were only read, as verifiers do, stand in one place, which is collapsed at first. */
+function withReadPrompts(roots) {
+  const read = roots.filter((each, i) => i > 0 && each.row.kind === "prompt" && !each.children.length);
+  if (read.length < 3) return roots;
+  const shelf = node({ id: "read", kind: "shelf", status: "prompt", excerpt: `${count(read.length)} prompts that were only read`, path: "" });
+  adopt(shelf, read);
+  tree.nodes.set("read", shelf);
+  if (!tree.wasShelved) tree.collapsed.add("read");
+  tree.wasShelved = true;
+  return [...roots.filter((each) => !read.includes(each)), shelf];
 }
 
 /** Places what is not inside something collapsed: a row for each leaf, parents beside their middle. */
@@ -204,7 +220,8 @@ function weight(at) {
 }
 
 const isMatch = (at) => tree.matches === null || tree.matches.has(at.id);
-const sizeOf = () => Math.max(1.4, Math.min(6.5, ROW * tree.sy * 0.36));
+const isOfRun = (at) => state.rows.has(at.id);
+const sizeOf = () => Math.max(1.4, Math.min(6.5, ROW * tree.sy * 0.42));
 const hasPills = () => ROW * tree.sy >= 15 && COLUMN * tree.sx >= 70;
 const pillWidth = () => COLUMN * tree.sx - 26;
 
@@ -286,7 +303,7 @@ function paintDots(context, seen) {
     context.beginPath();
     for (const at of nodes) {
       const x = tree.tx + at.x * tree.sx, y = tree.ty + at.y * tree.sy;
-      if (radius < 2.2) context.rect(x - 5, y - radius / 2, 10, radius);
+      if (radius < 1.7) context.rect(x - 5, y - radius / 2, 10, radius);
       else {
         context.moveTo(x + radius, y);
         context.arc(x, y, radius, 0, 2 * Math.PI);
@@ -363,7 +380,7 @@ function paintPill(context, at, wide, high, size) {
 const MARKS = { pruned: "pruned", duplicate: "twin", cancelled: "cut", failed: "failed", running: "…", truncated: "long" };
 function paintWords(context, at, { x, y, wide, swatch, size, fill }) {
   const row = at.row;
-  const label = row.kind === "call" ? (typeof row.score === "number" ? score(row.score) : MARKS[row.status] ?? "–") : row.role ?? "run";
+  const label = row.kind === "call" ? (typeof row.score === "number" ? score(row.score) : MARKS[row.status] ?? "–") : row.role ?? { shelf: "read" }[row.kind] ?? "run";
   context.font = `600 ${size * 0.94}px system-ui, sans-serif`;
   context.textAlign = "center";
   context.fillStyle = at.isDead ? colours["dead-ink"] : fill.startsWith("rgb") ? inkOn(fill)
@@ -428,7 +445,7 @@ function unfoldAll() {
   fit();
 }
 
-const nodeOf = (id) => tree.nodes.get(id) ?? (tree.root && tree.root.id === id ? tree.root : null);
+const nodeOf = (id) => tree.nodes.get(id) ?? null;
 function ancestor(at, depth) {
   while (at.depth > depth) at = at.parent;
   return at;
@@ -455,10 +472,12 @@ function select(at, { isShown = true } = {}) {
 
 const STATUS_WORDS = { prompt: "prompt", open: "went on", truncated: "cut by its length", duplicate: "equal to a sibling" };
 
+const titleOf = (row) => shown({ call: row.id, prompt: `prompt of ${row.role}`, shelf: "prompts that were only read" }[row.kind] ?? "all prompts");
+
 /** Says in the tree's one element for readers of screens where the selection is. */
 function describe(at) {
   const row = at.row, item = $("current"), siblings = at.parent ? at.parent.children : [at];
-  const parts = [row.kind === "call" ? row.id : `prompt of ${row.role ?? "the run"}`, STATUS_WORDS[row.status] ?? row.status];
+  const parts = [titleOf(row), STATUS_WORDS[row.status] ?? row.status];
   if (typeof row.score === "number") parts.push(`score ${score(row.score)}`);
   if (row.chosen) parts.push("chosen");
   if (at.children.length) parts.push(`${plural(at.children.length, "child").replace("childs", "children")}`);
@@ -581,7 +600,7 @@ function listenToTree() {
 
 function tipOf(at) {
   const row = at.row;
-  const told = [row.kind === "call" ? row.id : `prompt of ${row.role ?? "the run"}`];
+  const told = [titleOf(row)];
   if (row.kind === "call") told.push(STATUS_WORDS[row.status] ?? row.status);
   if (typeof row.score === "number") told.push(`score ${score(row.score)}`);
   if (row.tokens !== undefined) told.push(plural(row.tokens, "token"));
