@@ -33,6 +33,7 @@ from ttc.cli.pull import pull, remove
 from ttc.cli.runs import runs
 from ttc.cli.sample import sample
 from ttc.cli.serve import key, serve
+from ttc.cli.shards import shards
 from ttc.cli.solve import solve
 from ttc.cli.terminal import Fault, complain, say
 from ttc.cli.view import view
@@ -67,7 +68,7 @@ for _command in (
     app.command()(_command)
 app.command("eval")(eval_)
 app.command()(compare)
-for _name, _group in {"runs": runs, "pool": pool}.items():
+for _name, _group in {"runs": runs, "pool": pool, "shards": shards}.items():
     app.add_typer(_group, name=_name)
 
 
