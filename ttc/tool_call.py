@@ -9,6 +9,7 @@ user does not vouch for, each act needs the user's word.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import inspect
 import logging
 from collections.abc import Mapping, Sequence
@@ -66,6 +67,11 @@ class Asked:
             "earlier": [canonical(one) for one in before],
         }
 
+    @property
+    def digest(self) -> str:
+        """A hash of it."""
+        return hashlib.blake2b(repr(self.request).encode(), digest_size=16).hexdigest()
+
 
 class ToolUse:
     """One call of a tool. Once admitted, it is charged."""
@@ -93,7 +99,7 @@ class ToolUse:
         self._timer: Timer | None = None
         self._arrival: asyncio.Future[ToolResult] | None = None
         self._place = run.journal.add(
-            Record(path=self._path, index=index, kind="tool", fingerprint=repr(asked.request))
+            Record(path=self._path, index=index, kind="tool", fingerprint=asked.digest)
         )
         run.opened(self)
 

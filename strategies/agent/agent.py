@@ -41,7 +41,7 @@ class Agent(Node):
     takes: ClassVar[Port] = Port("open", "many")
     gives: ClassVar[Port] = Port("finished", "many")
 
-    tools: tuple[Tool, ...]
+    tools: Sequence[Tool | str]
     """What it may call; a name stands for a built-in one: `tools=["python"]`."""
     n: int = 1
     """Branches of each open candidate."""
@@ -73,12 +73,18 @@ class Agent(Node):
     role: str = "policy"
 
     def __post_init__(self) -> None:
-        given: Sequence[Any] = self.tools
-        tools = tuple(named_tool(tool) if isinstance(tool, str) else tool for tool in given)
+        tools: tuple[Any, ...] = tuple(
+            named_tool(t) if isinstance(t, str) else t for t in self.tools
+        )
         if strange := [tool for tool in tools if not isinstance(tool, Tool)]:
             raise TypeError(f"{strange[0]!r} is no tool; make one with ttc.tools.tool")
         object.__setattr__(self, "tools", tools)
         object.__setattr__(self, "ignoring", tuple(self.ignoring))
+
+    @property
+    def kit(self) -> tuple[Tool, ...]:
+        """Its tools."""
+        return tuple(tool for tool in self.tools if not isinstance(tool, str))
 
     @property
     def roles(self) -> frozenset[str]:
@@ -117,17 +123,17 @@ class Agent(Node):
         ):
             if value not in known:
                 faults.append(f"{name} is one of {', '.join(known)}, not {value!r}")
-        names = [tool.name for tool in self.tools]
-        faults += [fault for tool in self.tools for fault in tool_faults(tool)]
+        names = [tool.name for tool in self.kit]
+        faults += [fault for tool in self.kit for fault in tool_faults(tool)]
         faults += [f"two tools are called {name!r}" for name in set(names) if names.count(name) > 1]
-        if not self.tools:
+        if not self.kit:
             faults.append("it has no tools; sample() needs none")
         return faults + self._selector_faults(given)
 
     def _selector_faults(self, given: Flow) -> list[str]:
         if self.select is None:
             return []
-        if not any(tool.effect == "irreversible" for tool in self.tools):
+        if not any(tool.effect == "irreversible" for tool in self.kit):
             return ["nothing that it calls is irreversible, so select would choose nothing"]
         try:
             self._ended().validate()
@@ -163,7 +169,7 @@ class Agent(Node):
         except EngineError as error:  # the model has no form for it, or no room
             stream = self._failed(candidates, scope, error)
         else:
-            acts = any(tool.effect == "irreversible" for tool in self.tools)
+            acts = any(tool.effect == "irreversible" for tool in self.kit)
             stream = self._staged(candidates, turns) if acts else self._each(candidates, turns)
         async for candidate in stream:
             yield candidate
@@ -273,7 +279,7 @@ class Agent(Node):
         Raises:
             EngineError: the model has no form for it, or no room.
         """
-        tools = self.tools if self.max_calls else ()
+        tools = self.kit if self.max_calls else ()
         conversation = Conversation.begun(
             scope, self.role, tools, instructions=self.instructions, form=self.calls
         )

@@ -95,7 +95,7 @@ class LanguageAgentTreeSearch(Node):
             faults.append(f"order is launch or arrival, not {self.order!r}")
         if self.agent.n != 1 or self.agent.select is not None:
             faults.append("the tree forks the agent's turns; leave out its n and its select")
-        if acting := [t.name for t in self.agent.tools if t.effect == "irreversible"]:
+        if acting := [t.name for t in self.agent.kit if t.effect == "irreversible"]:
             faults.append(f"a search undoes what it tried, and {acting[0]} cannot be undone")
         if self.verifier.needs == "all":
             faults.append(f"{self.verifier.name} scores candidates beside each other only")

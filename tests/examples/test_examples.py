@@ -44,6 +44,29 @@ def test_the_cascade_climbs_for_the_hard_problem_only(capsys: pytest.CaptureFixt
     ]
 
 
+def test_branches_of_an_agent_run_python(capsys: pytest.CaptureFixture[str]) -> None:
+    """Each keeps its own variables from one cell to the next."""
+    assert _output("python_agent.py", capsys) == [
+        "answer: 385 (confidence 1.00)",
+        "12 turns, 8 calls of tools",
+    ]
+
+
+def test_an_agent_that_reads_is_not_misled_into_an_act(capsys: pytest.CaptureFixture[str]) -> None:
+    """It is refused, and the agent goes on."""
+    assert _output("retrieval_agent.py", capsys) == [
+        "answer: 30",
+        "search: ok",
+        "send: refused",
+        "messages sent: 0",
+    ]
+
+
+def test_an_agent_calls_a_tool_of_a_server(capsys: pytest.CaptureFixture[str]) -> None:
+    """Of another process."""
+    assert _output("mcp_agent.py", capsys) == ["tools: rate", "answer: 117"]
+
+
 def test_every_example_is_tested() -> None:
     """A new one needs a test here."""
     tested = Path(__file__).read_text(encoding="utf-8")

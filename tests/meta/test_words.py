@@ -12,6 +12,8 @@ NO_ALGORITHM = {
     "ttc.strategies": "it lists names",
     "ttc.strategies.calls": "it makes the calls of those that cite",
     "ttc.strategies.greedy": "the baseline has no inventor",
+    "ttc.strategies.agent": "it lists names",
+    "ttc.strategies.agent.trajectory": "it keeps count for the agent that cites",
     "ttc.strategies.named": "it names graphs",
     "ttc.strategies.stopping_limits": "they compare what was spent with a limit",
     "ttc.strategies.tally": "it counts votes for the rules that cite",
