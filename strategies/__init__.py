@@ -21,6 +21,7 @@ from ttc.strategies.recursive_aggregation import RecursiveAggregation
 from ttc.strategies.reflexion import Reflexion
 from ttc.strategies.revisions import Revisions
 from ttc.strategies.rounds import SampleInRounds
+from ttc.strategies.route import Route
 from ttc.strategies.sample import Sample
 from ttc.strategies.sampling_search import SamplingSearch
 from ttc.strategies.self_consistency import SelfConsistency
@@ -117,6 +118,7 @@ __all__ = [
     "RecursiveAggregation",
     "Reflexion",
     "Revisions",
+    "Route",
     "SStar",
     "Sample",
     "SampleInRounds",

@@ -49,6 +49,7 @@ _BUILT_IN: Mapping[str, Mapping[str, str]] = {
         "best": "ttc.strategies:Best",
         "verify": "ttc.strategies:Verify",
         "cascade": "ttc.strategies:Cascade",
+        "route": "ttc.strategies:Route",
         "greedy": "ttc.strategies:Greedy",
         "self_consistency": "ttc.strategies:SelfConsistency",
         "best_of_n": "ttc.strategies:BestOfN",

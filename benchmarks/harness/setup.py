@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from random import Random
 from typing import Any
 
 from ttc.benchmarks.data import Asking, task_named
@@ -20,10 +21,11 @@ from ttc.benchmarks.harness.grading import gradable
 from ttc.benchmarks.harness.sweeps import arms_of
 from ttc.benchmarks.tasks import Task
 from ttc.errors import RecordError
+from ttc.journal import derive_seed
 from ttc.pools import Pool, read
 from ttc.types import Budget
 
-__all__ = ["Asked", "SetUp", "set_up"]
+__all__ = ["Asked", "SetUp", "parts", "set_up"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,6 +98,38 @@ def set_up(asked: Asked) -> SetUp:
         pool=None if asked.pool is None else asked.pool.name,
     )
     return SetUp(config=config, tasks=tasks, pool=pool, left_out=left_out)
+
+
+def parts(made: SetUp, share: float) -> tuple[SetUp, SetUp]:
+    """A part to choose on and a part to report on, which share no problem.
+
+    Args:
+        made: what is divided, by its seed.
+        share: of the problems of each task, for the first part.
+
+    Raises:
+        ValueError: a task has too few problems for two parts.
+    """
+    halves: tuple[dict[str, Task], dict[str, Task]] = ({}, {})
+    for name, task in made.tasks.items():
+        items = list(task.items)
+        Random(derive_seed(made.config.seed, f"parts {name}", 0)).shuffle(items)
+        count = round(share * len(items))
+        if not 0 < count < len(items):
+            raise ValueError(f"{name} has {len(items)} problems, too few for two parts")
+        order = {item.problem.id: place for place, item in enumerate(task.items)}
+        for half, chosen in zip(halves, (items[:count], items[count:]), strict=True):
+            ranked = sorted(chosen, key=lambda item: order[item.problem.id])
+            half[name] = task.only(tuple(ranked))
+    first, second = (
+        replace(
+            made,
+            config=replace(made.config, tasks=tuple(map(_facts, half.values()))),
+            tasks=half,
+        )
+        for half in halves
+    )
+    return first, second
 
 
 def _limits(budget: Budget) -> dict[str, float]:

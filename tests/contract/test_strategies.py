@@ -40,6 +40,7 @@ from ttc.strategies import (
     RecursiveAggregation,
     Reflexion,
     Revisions,
+    Route,
     Sample,
     SampleInRounds,
     SamplingSearch,
@@ -65,6 +66,7 @@ CASES: dict[str, Callable[[int, Verifier], Node]] = {
     "cascade": lambda n, v: Cascade(
         Sample(n=n) >> Vote(), Sample(n=n) >> Vote(), accept=confidence(1)
     ),
+    "route": lambda n, v: Route(Sample(n=2) >> Vote(), Sample(n=n) >> Vote(), below=(0.9,)),
     "abstain": lambda n, v: Sample(n=n) >> Vote() >> Abstain(bool),
     "greedy": lambda n, v: Greedy(),
     "self_consistency": lambda n, v: SelfConsistency(n=n),

@@ -94,6 +94,7 @@ WHOLE = (
     "best_of_n(verifier=self_verify(), n=3)",
     "sampling_search(verifier=self_verify(), n=3)",
     "sstar(n=2)",
+    "route(sample(n=4) >> vote(), sample(n=9) >> vote(), greedy(), below=(0.5, 0.9))",
     "cascade(sample() >> mean_logprob() >> best(), greedy(), "
     "accept=scored(by='mean_logprob', at_least=-0.5))",
 )

@@ -28,6 +28,7 @@ from ttc.cli.engines import default_model
 from ttc.cli.eval import eval_
 from ttc.cli.graph import graph
 from ttc.cli.models import models
+from ttc.cli.plan import plan
 from ttc.cli.pool import pool
 from ttc.cli.pull import pull, remove
 from ttc.cli.runs import runs
@@ -68,6 +69,7 @@ for _command in (
     app.command()(_command)
 app.command("eval")(eval_)
 app.command()(compare)
+app.command()(plan)
 for _name, _group in {"runs": runs, "pool": pool, "shards": shards}.items():
     app.add_typer(_group, name=_name)
 

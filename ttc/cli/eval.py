@@ -28,7 +28,7 @@ from ttc.registry import room
 from ttc.sandbox.zygote import SandboxChoice
 from ttc.types import Budget
 
-__all__ = ["budgets_of", "eval_", "told_study"]
+__all__ = ["budgets_of", "eval_", "ready", "run_evaluation", "tell_study"]
 
 _STRATEGIES = ["greedy: greedy()", "vote: sample(n='budget', temperature=0.8, ahead=8) >> vote()"]
 _SANDBOXES = get_args(SandboxChoice)
@@ -120,13 +120,13 @@ def eval_(  # noqa: PLR0913 - every option of the command
         asking=asking,
         pool=pool,
     )
-    made = _ready(lambda: set_up.set_up(asked))
+    made = ready(lambda: set_up.set_up(asked))
     folder = output or settings().home.value / "evals" / f"{_name(tasks)}-{made.config.digest}"
     if dry_run:
         _tell_estimate(made, folder, rate)
         return
     run = room("benchmarks.harness.run")
-    options = _ready(
+    options = ready(
         lambda: run.Options(
             concurrency=concurrency,
             shard=run.Shard.of(shard),
@@ -135,7 +135,7 @@ def eval_(  # noqa: PLR0913 - every option of the command
             load=engine_of,
         )
     )
-    _run(made, folder, options)
+    run_evaluation(made, folder, options)
     _report(folder, figures)
 
 
@@ -161,7 +161,7 @@ def budgets_of(text: str) -> list[Budget]:
     ]
 
 
-def _ready(work: Callable[[], Any]) -> Any:
+def ready(work: Callable[[], Any]) -> Any:
     """What some preparation gives; its faults are told in a line."""
     try:
         return work()
@@ -185,7 +185,12 @@ def _name(tasks: list[str]) -> str:
     return plain.strip("-") or "eval"
 
 
-def _run(made: Any, folder: Path, options: Any) -> None:
+def run_evaluation(made: Any, folder: Path, options: Any) -> None:
+    """Runs what is not done yet, with bars where somebody watches.
+
+    Raises:
+        Fault: every problem failed; the first fault is told.
+    """
     run = room("benchmarks.harness.run")
     for task, count in made.left_out.items():
         if count:
@@ -199,21 +204,21 @@ def _run(made: Any, folder: Path, options: Any) -> None:
         except KeyboardInterrupt:
             note(f"interrupted; the same command goes on in {folder}")
             raise
-
-
-def _report(folder: Path, figures: bool) -> None:
     fault = room("benchmarks.harness.results").only_fault(folder)
     if fault is not None:
         raise Fault(f"every problem failed: {fault}")
+
+
+def _report(folder: Path, figures: bool) -> None:
     study, written = room("benchmarks.report.write").write_report(folder, figures=figures)
-    told_study(study)
+    tell_study(study)
     say("")
     for left in written.left_out:
         note(f"not written: {left}")
     say(f"{folder / 'report.html'} and {counted(len(written.paths) - 1, 'file')} beside it")
 
 
-def told_study(study: Any) -> None:
+def tell_study(study: Any) -> None:
     """Writes the tables of a study."""
     tables: Any = room("benchmarks.report.tables")
     for task, model, cells in study.groups():

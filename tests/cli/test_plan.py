@@ -1,0 +1,56 @@
+"""`ttc plan` on a fake engine."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.benchmarks.evals import adder
+from ttc.testing import FakeEngine
+from ttc.text_form import parse
+
+Cli = Callable[..., subprocess.CompletedProcess[str]]
+Use = Callable[[FakeEngine], FakeEngine]
+
+
+def test_a_plan_is_chosen_on_one_part_and_told_on_the_other(
+    run_ttc: Cli, use_engine: Use, tmp_path: Path
+) -> None:
+    """Run again, it asks the engine nothing."""
+    engine = use_engine(FakeEngine(adder))
+    path, folder = tmp_path / "sums.jsonl", tmp_path / "plan"
+    rows = [{"id": f"p{i}", "question": f"What is {i} + 1?", "answer": i + 1} for i in range(24)]
+    path.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    command = (
+        "plan", str(path), "-s", "one: sample(n=1, max_tokens=8) >> vote()",
+        "-s", "many: sample(n=5, max_tokens=8) >> vote()", "--budget", "tokens=90",
+        "--look", "sample(n=2, max_tokens=8) >> vote()", "-o", str(folder),
+    )  # fmt: skip
+    done = run_ttc(*command)
+    calls = engine.calls
+    again = run_ttc(*command)
+
+    assert done.returncode == 0, done.stderr
+    assert (again.stdout, engine.calls) == (done.stdout, calls)
+    assert "chosen on 12 problems of sums.jsonl:" in done.stdout
+    assert "expected, from 12 problems that chose nothing:" in done.stdout
+    made = json.loads((folder / "plan.json").read_text(encoding="utf-8"))
+    assert made["budget"] == 90
+    assert parse((folder / "route.json").read_text(encoding="utf-8"))
+
+
+def test_a_budget_without_tokens_asks_what_may_be_spent(
+    run_ttc: Cli, use_engine: Use, tmp_path: Path
+) -> None:
+    use_engine(FakeEngine(adder))
+    path = tmp_path / "sums.jsonl"
+    rows = [{"question": f"What is {i} + 1?", "answer": i + 1} for i in range(4)]
+    path.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    done = run_ttc(
+        "plan", str(path), "-s", "one: greedy(max_tokens=8)", "--budget", "calls=9",
+        "-o", str(tmp_path / "plan"),
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert "--within: name the mean tokens" in done.stderr
