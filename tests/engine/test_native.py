@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import platform
+import time
 from collections.abc import Iterator
 from ctypes import POINTER, c_int32, c_void_p
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import torch
@@ -360,7 +362,8 @@ def test_a_row_that_sees_nothing_gives_zeros(kernels: Kernels) -> None:
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="its instructions are of x86-64")
 def test_the_variant_for_newer_processors_compiles() -> None:
     """Here it can be built and loaded, and not run."""
-    assert build.load_library(["-march=x86-64-v4", "-mavx512vnni"]).run_step
+    for part in get_args(build.Part):
+        assert build.load_library(["-march=x86-64-v4", "-mavx512vnni"], part)
 
 
 def test_a_library_is_built_once_and_shared_by_processes(
@@ -370,12 +373,34 @@ def test_a_library_is_built_once_and_shared_by_processes(
     monkeypatch.setenv("TTC_HOME", str(tmp_path))
     build.load_library(PORTABLE)
     (made,) = (tmp_path / "kernels").glob("*.so")
-    before = made.stat().st_mtime_ns
+    before = made.stat().st_ino
 
     build.load_library(PORTABLE)
 
-    assert made.stat().st_mtime_ns == before
+    assert made.stat().st_ino == before
     assert {p.name for p in (tmp_path / "kernels").iterdir()} == {made.name, "lock"}
+
+
+def test_libraries_that_nobody_uses_go_when_another_one_is_built(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a month; one that was loaded lately stays, whoever may run it now."""
+    monkeypatch.setenv("TTC_HOME", str(tmp_path))
+    monkeypatch.setattr(build, "_build", lambda *what: what[-1].write_bytes(b""))
+    monkeypatch.setattr("ctypes.CDLL", str)
+    names = {}
+    for age_days, number in ((40, 1), (20, 2), (40, 3)):
+        path = Path(str(build.load_library([f"-DX={number}"])))
+        names[number] = path.name
+        then = time.time() - age_days * 24 * 3600
+        os.utime(path, (then, then))
+    build.load_library(["-DX=3"])  # which is used again
+    build.load_library(["-DX=4"])
+
+    left = {path.name for path in (tmp_path / "kernels").glob("*.so")}
+    assert names[1] not in left
+    assert {names[2], names[3]} < left
+    assert len(left) == 3
 
 
 def test_a_compiler_that_fails_is_quoted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -206,7 +206,6 @@ INLINE void strip(
     if (room) rows_of_bytes(0, panels, matrix, &from, panel, x, num_rows, place);
 }
 
-/* As `multiply`, of one matrix. */
 void multiply_blocks(
     const struct matrix *matrix, const struct rows *x, int num_rows, float *out, int stride, int adds) {
     int panels = padded(matrix->outputs, PANEL) / PANEL;

@@ -1,7 +1,9 @@
-"""Builds the kernels when they are first needed, and keeps the library for the next time.
+"""Builds the kernels when they are first needed, and keeps the libraries for the next time.
 
-The library lies in the cache under a name made of everything that it depends on: the sources, the
-compiler, its options and the processor, since a home directory may be shared by many machines.
+A library lies in the cache under a name made of everything that it depends on: the sources, the
+compiler, its options and the processor, since a home directory may be shared by many machines. What
+only some need is a library of its own. Those that nobody has used for a month go when another one
+is built.
 """
 
 from __future__ import annotations
@@ -15,18 +17,29 @@ import shlex
 import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Literal
 
 from ttc.config import settings
 from ttc.errors import EngineError
 
-__all__ = ["OPTIONS", "describe", "load_library"]
+__all__ = ["OPTIONS", "Part", "describe", "load_library"]
+
+Part = Literal["step", "blocks", "roofs"]
+"""What every model needs, what those need that keep the codes of a file, and what measures."""
 
 _HERE = Path(__file__).parent
 _COMPILERS = ("cc", "gcc", "clang")
 _TIMEOUT_S = 120.0
+_KEPT_S = 30 * 24 * 3600.0
+_SOURCES: dict[Part, tuple[str, ...]] = {
+    "step": ("attention", "linear", "sample", "step"),  # the longest first
+    "blocks": ("blocks",),
+    "roofs": ("roofs",),
+}
 OPTIONS = ("-march=native",)
 """What fits the kernels to this processor. Others build the variant for any processor."""
 _ALWAYS = ("-O3", "-std=gnu11", "-ffp-contract=off", "-fopenmp", "-fPIC")
@@ -34,20 +47,22 @@ _SETS = {"__AVX512VNNI__": "AVX-512 VNNI", "__AVX2__": "AVX2"}
 """The variants that `dot.h` has, the best first, by what the compiler defines for each."""
 
 
-def load_library(options: Sequence[str] = OPTIONS) -> ctypes.CDLL:
-    """The kernels, built if they are not there yet.
+def load_library(options: Sequence[str] = OPTIONS, part: Part = "step") -> ctypes.CDLL:
+    """The kernels of a part, built if they are not there yet.
 
     Raises:
         EngineError: there is no C compiler, it cannot build them, or they cannot be kept.
     """
     compiler = _compiler()
-    path = _place(compiler, options)
+    path = _place(compiler, options, part)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with (path.parent / "lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)  # of many processes one builds, and the others wait
             if not path.exists():
-                _build(compiler, options, path)
+                _build(compiler, options, part, path)
+                _remove_old(path.parent)
+            os.utime(path)
         return ctypes.CDLL(str(path))
     except OSError as error:
         raise EngineError(f"the kernels cannot be kept in {path.parent}: {error}") from error
@@ -62,7 +77,7 @@ def describe() -> str:
     compiler = _compiler()
     defined = _said([*compiler, *OPTIONS, "-dM", "-E", "-x", "c", os.devnull]).split()
     name = next((name for macro, name in _SETS.items() if macro in defined), "portable")
-    is_built = _place(compiler, OPTIONS).exists()
+    is_built = _place(compiler, OPTIONS, "step").exists()
     state = "built" if is_built else "not built yet, which the first model that is loaded does"
     return f"{name}, {state}, compiler {shlex.join(compiler)}"
 
@@ -78,9 +93,16 @@ def _compiler() -> list[str]:
     return found
 
 
-def _place(compiler: Sequence[str], options: Sequence[str]) -> Path:
-    """Where the library lies once it is built."""
-    return settings().home.value / "kernels" / f"{_name(compiler, options)}.so"
+def _place(compiler: Sequence[str], options: Sequence[str], part: Part) -> Path:
+    """Where a library lies once it is built."""
+    return settings().home.value / "kernels" / f"{_name(compiler, options)}-{part}.so"
+
+
+def _remove_old(folder: Path) -> None:
+    """Removes libraries that nobody has loaded for a month. Whoever still runs one keeps it."""
+    for library in folder.glob("*.so"):
+        if time.time() - library.stat().st_mtime > _KEPT_S:
+            library.unlink()
 
 
 def _said(command: Sequence[str]) -> str:
@@ -112,12 +134,12 @@ def _processor() -> str:
     return next((line for line in lines if line.startswith(("flags", "Features"))), "")
 
 
-def _build(compiler: Sequence[str], options: Sequence[str], path: Path) -> None:
+def _build(compiler: Sequence[str], options: Sequence[str], part: Part, path: Path) -> None:
     """Compiles in a folder of its own, and moves the library into its place when it is whole."""
     with tempfile.TemporaryDirectory(dir=path.parent) as folder:
-        objects = {source: f"{folder}/{source.stem}.o" for source in sorted(_HERE.glob("*.c"))}
+        objects = {f"{_HERE / name}.c": f"{folder}/{name}.o" for name in _SOURCES[part]}
         commands = [
-            [*compiler, *_ALWAYS, *options, "-c", str(source), "-o", made]
+            [*compiler, *_ALWAYS, *options, "-c", source, "-o", made]
             for source, made in objects.items()
         ]
         with ThreadPoolExecutor() as pool:  # each waits for a compiler of its own

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from ctypes import POINTER, Structure, c_float, c_int32, c_void_p
+from ctypes import CDLL, POINTER, Structure, c_float, c_int32, c_void_p, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -187,15 +187,14 @@ class Kernels:
         library = load_library(options)
         self._pack, self._run_step = library.pack, library.run_step
         self._pack.argtypes = [c_void_p, c_int32, c_int32, c_int32, c_void_p, c_void_p]
-        self._pack_blocks, self._block_bytes = library.pack_blocks, library.bytes_of_block
-        self._pack_blocks.argtypes = [c_int32, *[c_void_p] * 3, *[c_int32] * 3, c_void_p]
-        self._block_bytes.argtypes, self._block_bytes.restype = [c_int32], c_int32
+        self._step = library
+        self._blocks: CDLL | None = None
         self._run_step.argtypes = [POINTER(ModelStruct), POINTER(StepStruct)]
         self._measure_rows, self._sample = library.measure_rows, library.sample
         self._measure_rows.argtypes = [c_void_p, c_int32, c_int32, c_void_p]
         self._sample.argtypes = [c_void_p, c_int32, c_int32, *[c_void_p] * 4, c_int32]
         self._scratch = torch.empty(0, 0)
-        for function in (self._pack, self._pack_blocks, self._run_step, self._measure_rows):
+        for function in (self._pack, self._run_step, self._measure_rows):
             function.restype = None
         self._sample.restype = None
 
@@ -217,7 +216,7 @@ class Kernels:
     ) -> None:
         """Moves rows of codes (n, inputs), scales and minima (n, groups) into panels."""
         codes, scales, minima = coded
-        self._pack_blocks(
+        self._of_blocks().pack_blocks(
             kind,
             codes.ctypes.data,
             scales.ctypes.data,
@@ -229,7 +228,19 @@ class Kernels:
 
     def block_bytes(self, kind: int) -> int:
         """Bytes of GROUP columns of PANEL outputs in a format of `step.h`."""
-        return int(self._block_bytes(kind))
+        return int(self._of_blocks().bytes_of_block(kind))
+
+    def _of_blocks(self) -> CDLL:
+        """The kernels of formats of files, which the step finds from now on."""
+        if self._blocks is None:
+            blocks = load_library(self.options, "blocks")
+            blocks.pack_blocks.argtypes = [c_int32, *[c_void_p] * 3, *[c_int32] * 3, c_void_p]
+            blocks.pack_blocks.restype, blocks.bytes_of_block.restype = None, c_int32
+            blocks.bytes_of_block.argtypes = [c_int32]
+            address = cast(blocks.multiply_blocks, c_void_p)
+            c_void_p.in_dll(self._step, "multiply_codes").value = address.value
+            self._blocks = blocks
+        return self._blocks
 
     def run_step(self, model: ModelStruct, step: StepStruct) -> None:
         """Computes a step; see `step.c`."""

@@ -127,13 +127,15 @@ static void multiply_int8(
 #pragma omp parallel for schedule(static)
     for (int s = 0; s < strips; s++) {
         int panel = s * TILE_PANELS;
-        if (panel + TILE_PANELS <= panels)
+        if (TILE_PANELS == 1 || panel + TILE_PANELS <= panels)
             strip(TILE_PANELS, weight, panel, x, num_rows, place_of(weight, panel, out, stride, adds));
         else
             for (; panel < panels; panel++)
                 strip(1, weight, panel, x, num_rows, place_of(weight, panel, out, stride, adds));
     }
 }
+
+multiplier *multiply_codes;
 
 /* out [num_rows][outputs] = x weight^T * scales + bias, or that added to what is there. */
 void multiply(const struct linear *weight, const struct rows *x, int num_rows, float *out, int adds) {
@@ -142,6 +144,6 @@ void multiply(const struct linear *weight, const struct rows *x, int num_rows, f
         if (matrix->format == INT8)
             multiply_int8(matrix, x, num_rows, out, weight->outputs, adds);
         else
-            multiply_blocks(matrix, x, num_rows, out, weight->outputs, adds);
+            multiply_codes(matrix, x, num_rows, out, weight->outputs, adds);
     }
 }

@@ -44,7 +44,7 @@ def measure_roofs(threads: int, options: Sequence[str] = OPTIONS) -> Roofs:
     Raises:
         EngineError: the kernels cannot be built.
     """
-    library = load_library(options)
+    library = load_library(options, "roofs")
     library.read_memory.argtypes = [c_void_p, c_size_t, c_int]
     library.read_memory.restype = c_int32
     for function in (library.multiply_bytes, library.multiply_floats):

@@ -94,7 +94,10 @@ struct step {
 
 void quantise(const float *x, int num_rows, int columns, struct rows *out);
 void multiply(const struct linear *weight, const struct rows *x, int num_rows, float *out, int adds);
-void multiply_blocks(const struct matrix *matrix, const struct rows *x, int num_rows, float *out, int stride, int adds);
+/* As `multiply`, of one matrix with the codes of a file. */
+typedef void multiplier(const struct matrix *matrix, const struct rows *x, int num_rows, float *out, int stride, int adds);
+multiplier multiply_blocks;
+extern multiplier *multiply_codes; /* that one, where its library is loaded: few models need it */
 void plan_items(struct step *step, int kv_heads);
 void rotate_and_write(const struct model *model, const struct layer *layer, const struct step *step);
 void attend(const struct model *model, const struct layer *layer, const struct step *step);
