@@ -12,7 +12,7 @@ Cost: the look, and at most one of the graphs.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -38,7 +38,7 @@ class Route(Node):
     below: tuple[float, ...]
     """For each graph after the look, the confidence of the look below which it is taken."""
 
-    def __init__(self, *graphs: Node, below: tuple[float, ...]) -> None:
+    def __init__(self, *graphs: Node, below: Sequence[float]) -> None:
         """A route from a look, the first of `graphs`, to one of the others.
 
         Raises:

@@ -76,7 +76,7 @@ def _replay(
         target = killed / path.relative_to(whole)
         target.parent.mkdir(parents=True, exist_ok=True)
         with target.open("ab") as file:
-            file.write(line + (b"" if line != lines[-1:] and line == cut[1] else b"\n"))
+            file.write(line + b"\n")
     last = killed / cut[0].relative_to(whole)
     last.write_bytes(last.read_bytes()[:-1])
 
