@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import cache
 from importlib import import_module
-from importlib.metadata import entry_points
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
-from ttc.config import Arithmetic
 from ttc.errors import EngineError, GraphError
 from ttc.ports import Engine
+
+if TYPE_CHECKING:
+    from ttc.config import Arithmetic  # reads folders of the user: not at import
 
 __all__ = [
     "DISTRIBUTION",
@@ -261,6 +262,8 @@ def load_engine(
 
 @cache
 def _third_party(group: str) -> dict[str, Any]:
+    from importlib.metadata import entry_points  # slow to import, and seldom needed
+
     found: dict[str, Any] = {}
     for entry in entry_points(group=f"ttc.{group}"):
         other = found.get(entry.name)

@@ -157,7 +157,7 @@ def test_a_clash_of_names_is_an_error_that_names_both(
     from ttc import registry
 
     registry._third_party.cache_clear()
-    monkeypatch.setattr(registry, "entry_points", lambda group: entries)
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: entries)
     with pytest.raises(ttc.GraphError, match=fault):
         names("nodes")
 
@@ -168,7 +168,7 @@ def test_a_third_party_adds_nodes_by_name(monkeypatch: pytest.MonkeyPatch) -> No
     from ttc.text_form import parse
 
     registry._third_party.cache_clear()
-    monkeypatch.setattr(registry, "entry_points", lambda group: [Entry("my_vote", "a:X")])
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: [Entry("my_vote", "a:X")])
 
     assert parse("sample(n=2) >> my_vote()") == Sample(n=2) >> Vote()
     registry._third_party.cache_clear()
