@@ -47,7 +47,8 @@ class Job:
     sandbox: SandboxChoice
     deadline: float
     """When it has to be over, by the monotonic clock."""
-    reservation: Reservation
+    reservation: Reservation = field(init=False)
+    """What it has reserved of its key's budget, and the server's."""
     overridden: tuple[str, ...] = ()
     """Parameters of the request that the strategy has overridden."""
     id: str = field(default_factory=lambda: secrets.token_hex(12))

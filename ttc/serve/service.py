@@ -84,6 +84,14 @@ class Service:
                 headers={"Retry-After": str(_RETRY_S)},
             )
         began = time.monotonic()
+        # A stranger's text and prompt may take long to read, as far as their sizes let them.
+        job, most = await asyncio.to_thread(self._bind, key, ask, began)
+        job.reservation = self.ledger.reserve(key, most)
+        self.jobs.add(job)
+        return job
+
+    def _bind(self, key: Key, ask: Ask, began: float) -> tuple[Job, Mapping[str, int]]:
+        """A job that has reserved nothing yet, and the most that it can use."""
         engines: dict[str, Engine] = {
             role: share_of(engine, key)
             for role, engine in {**self.roles, "policy": self._model(key, ask)}.items()
@@ -91,13 +99,13 @@ class Service:
         if ask.tools:
             form = held_to(ask.tool_choice, ask.tools, engines["policy"])
             ask = replace(ask, constraint=form)
-        graph, overridden = await self._graph(key, ask, engines)
-        root = await _root(engines["policy"], ask)
+        graph, overridden = self._graph(key, ask, engines)
+        root = _root(engines["policy"], ask)
         prompt: list[Read] = []
         if ask.echo and ask.logprobs is not None:
             graph = _echoing(graph, ask, root, prompt)
         limit = self._limit(ask, engines)
-        most = self._most(ask, graph, limit, await _prompt_tokens(graph, ask, engines))
+        most = self._most(ask, graph, limit, _prompt_tokens(graph, ask, engines))
         _check_least(limit, root)
         job = Job(
             key=key,
@@ -109,14 +117,12 @@ class Service:
             prices=self.prices,
             sandbox=self.settings.sandbox,
             deadline=began + min(self.settings.deadline_s, limit.seconds or float("inf")),
-            reservation=self.ledger.reserve(key, most),
             overridden=overridden,
             prompt=prompt,
             traces=self.traces,
             seed=secrets.randbits(53) if ask.seed is None else ask.seed,
         )
-        self.jobs.add(job)
-        return job
+        return job, most
 
     async def perform(
         self, job: Job, tell: Tell | None = None, watch: Watch | None = None
@@ -181,22 +187,21 @@ class Service:
             )
         return self.models[ask.model]
 
-    async def _graph(
+    def _graph(
         self, key: Key, ask: Ask, engines: Mapping[str, Engine]
     ) -> tuple[Node, tuple[str, ...]]:
         _check_engine(engines["policy"], ask)
         if ask.constraint is not None:
             try:
-                await asyncio.to_thread(engines["policy"].check_constraint, ask.constraint)
+                engines["policy"].check_constraint(ask.constraint)
             except ValueError as error:
                 raise invalid("response_format", f"it cannot be held to: {error}") from None
-        # A stranger's text may be slow to read, as far as its size lets it be.
-        graph = await asyncio.to_thread(chosen, ask, self.settings, key)
+        graph = chosen(ask, self.settings, key)
         if graph is None:
             return compile_graph(self._plain(ask)), ()
         graph, overridden = fitted(graph, ask, self.settings.sampling)
         try:
-            await asyncio.to_thread(graph.validate, engines)
+            graph.validate(engines)
         except GraphError as error:
             raise invalid(
                 "model", f"the strategy cannot run: {error}", "invalid_strategy"
@@ -298,10 +303,10 @@ def _echoing(graph: Node, ask: Ask, root: Branch, prompt: list[Read]) -> Node:
     return compile_graph(echo if ask.max_tokens == 0 else echo >> first)
 
 
-async def _root(engine: Engine, ask: Ask) -> Branch:
+def _root(engine: Engine, ask: Ask) -> Branch:
     """The prompt, if it leaves room for one token."""
     try:
-        root = await asyncio.to_thread(engine.root, ask.problem, "policy")
+        root = engine.root(ask.problem, "policy")
     except ContextOverflow as error:
         raise _overflow(str(error), ask) from None
     except EngineError as error:
@@ -321,11 +326,11 @@ def _overflow(message: str, ask: Ask) -> Refusal:
     return invalid(param, message, "context_length_exceeded")
 
 
-async def _prompt_tokens(graph: Node, ask: Ask, engines: Mapping[str, Engine]) -> int:
+def _prompt_tokens(graph: Node, ask: Ask, engines: Mapping[str, Engine]) -> int:
     """The tokens of the problem's prompt, for every role that reads it."""
     roles = {"policy"}.union(*(placed.node.roles for placed in graph.walk()))
     roots = [
-        await asyncio.to_thread(engines[role].root, ask.problem, role)
+        engines[role].root(ask.problem, role)
         for role in sorted(roles)
         if not engines[role].capabilities.reward
     ]
