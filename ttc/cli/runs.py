@@ -56,8 +56,9 @@ def show_(run: _Run, json: _Json = False) -> None:
         say("")
         rows = [_record(record) for record in records]
         show(table(("call", "tokens", "what became of it"), rows, right="tokens"))
+    say(f"\nlook at it: ttc view {found.name}")
     if found.state == "unfinished":
-        say(f"\ngo on with it: ttc solve --resume {found.name}")
+        say(f"go on with it: ttc solve --resume {found.name}")
 
 
 @runs.command("rm")

@@ -16,19 +16,19 @@ function showResources() {
   if (focused) $("resources").querySelector(`[data-resource="${focused}"]`)?.focus();
 }
 
-/** What each role had spent after each spend; without times, in order. */
-function cumulated() {
+/** What each role had spent at so many moments at most; without times, in order. */
+function cumulated(most) {
   const roles = [], totals = new Map(), points = [];
   const hasTimes = state.spends.every((spend) => spend.at !== null && spend.at !== undefined);
-  const spends = hasTimes ? [...state.spends].sort((a, b) => a.at - b.at) : state.spends;
-  let order = 0;
-  for (const spend of spends) {
-    const amount = spend[chart.resource];
-    if (!amount) continue;
+  const spends = state.spends.filter((spend) => spend[chart.resource]);
+  if (hasTimes) spends.sort((a, b) => a.at - b.at);
+  const step = Math.max(1, Math.ceil(spends.length / most));
+  spends.forEach((spend, i) => {
     if (!totals.has(spend.role)) roles.push(spend.role);
-    totals.set(spend.role, (totals.get(spend.role) ?? 0) + amount);
-    points.push({ at: hasTimes ? spend.at : ++order, totals: new Map(totals) });
-  }
+    totals.set(spend.role, (totals.get(spend.role) ?? 0) + spend[chart.resource]);
+    const isTold = (i + 1) % step === 0 || i === spends.length - 1;
+    if (isTold) points.push({ at: hasTimes ? spend.at : i + 1, totals: new Map(totals) });
+  });
   return { roles, points, hasTimes };
 }
 
@@ -49,14 +49,14 @@ function lastMoment() {
 
 function showBudget() {
   const box = $("budget");
-  const { roles, points: all, hasTimes } = cumulated();
+  const { roles, points: all, hasTimes } = cumulated(Math.max(100, box.clientWidth));
   showRoles(roles, all);
   if (!all.length) return box.replaceChildren(make("p", { class: "empty" }, "Nothing has been spent yet."));
   const wide = box.clientWidth, high = box.clientHeight;
   if (!wide) return;
   const flight = hasTimes ? inFlight() : [];
   const left = 56, right = wide - 14, top = 8, bottom = high - (flight.length ? 50 : 22);
-  const points = thinned(all, Math.max(40, wide));
+  const points = all;
   const spent = total(all.at(-1).totals), limit = state.document.run.budget?.[chart.resource] ?? null;
   const isNear = limit !== null && spent > 0.25 * limit;
   const most = isNear ? Math.max(limit, spent) * 1.06 : spent * 1.08;
@@ -136,8 +136,15 @@ function area(points, role, below, { x, y, end }) {
   return draw("path", { d: `${line}Z`, fill: colour, "fill-opacity": 0.5, stroke: colour, "stroke-width": 1 });
 }
 
-/** How many calls ran after each begin and end. */
+/** How many calls ran after each begin and end; it is reckoned once for each version. */
+let flights = [], flightsOf = -1;
 function inFlight() {
+  if (flightsOf === state.version) return flights;
+  flightsOf = state.version;
+  return (flights = reckonFlights());
+}
+
+function reckonFlights() {
   const steps = [];
   for (const row of state.rows.values()) {
     if (row.kind !== "call" || row.started === undefined) continue;
@@ -149,8 +156,10 @@ function inFlight() {
   return steps.map(([at, step]) => [at, (now += step)]);
 }
 
+const greatest = (flight) => flight.reduce((most, step) => Math.max(most, step[1]), 0);
+
 function flightArea(flight, { x, left, top, bottom }) {
-  const most = Math.max(1, ...flight.map((step) => step[1]));
+  const most = Math.max(1, greatest(flight));
   const y = (value) => bottom - ((bottom - top) * value) / most;
   const points = thinned(flight, 600);
   let line = `M${x(points[0][0]).toFixed(1)} ${bottom}`, last = 0;
@@ -260,7 +269,7 @@ function showMeters() {
   const running = state.document.state === "running" ? flight.at(-1)?.[1] ?? 0 : 0;
   const rows = [
     ["Output", output && time ? `${scaled(output / time)}` : null, "tokens/s", "output tokens of all calls over the time of the run"],
-    ["In flight", flight.length ? `${count(running)}` : null, flight.length ? `now, ${Math.max(0, ...flight.map((step) => step[1]))} at most` : "", "calls that the engine works at"],
+    ["In flight", flight.length ? `${count(running)}` : null, flight.length ? `now, ${greatest(flight)} at most` : "", "calls that the engine works at"],
     ["Prompts", input ? scaled(input) : null, "tokens", "prompt tokens that were sent"],
     ["From cache", input && cached ? `${((100 * cached) / input).toFixed(1)} %` : input ? "0 %" : null, "", "prompt tokens that were not computed again"],
     ["Compute", spentOf("flops") ? scaled(spentOf("flops")) : null, "FLOPs", "2 × parameters × tokens and attention, as the engine reckons"],

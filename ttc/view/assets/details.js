@@ -4,6 +4,7 @@ const MOST_TOKENS = 3000, MOST_LETTERS = 60000;
 let shownId = null, shownVersion = -1;
 
 async function showDetails(at) {
+  if (!at) return;
   const row = at.row;
   if (shownId === at.id && shownVersion === row.v) return;
   [shownId, shownVersion] = [at.id, row.v];
@@ -52,7 +53,7 @@ function bestBelow(at) {
   while (pending.length) {
     const each = pending.pop();
     if (typeof each.row.score === "number" && (best === null || each.row.score > best.row.score)) best = each;
-    pending.push(...each.children);
+    for (const child of each.children) pending.push(child);
   }
   return best;
 }
@@ -154,7 +155,7 @@ function strip(logprobs) {
   const svg = draw("svg", { viewBox: `0 0 ${wide} ${high}`, width: "100%", role: "img", "aria-label": `log probabilities of ${count(logprobs.length)} tokens, the least ${(-most).toFixed(2)}` });
   const step = wide / logprobs.length;
   logprobs.forEach((value, i) => svg.append(draw("rect", {
-    x: (i * step).toFixed(2), y: 0, width: Math.max(0.5, step - 0.5).toFixed(2), height: Math.max(1, (-value / most) * high).toFixed(2), fill: colours.low,
+    x: (i * step).toFixed(2), y: 0, width: Math.max(0.5, step - 0.5).toFixed(2), height: Math.max(1, (-value / most) * high).toFixed(2), fill: `rgb(${colours.shade})`,
   })));
   return svg;
 }

@@ -56,6 +56,8 @@ function showGraph() {
 
 const sum = (each, line) => Object.values(each.spend).reduce((total, spend) => total + (spend[line] ?? 0), 0);
 
+const readBy = (vote) => vote.groups.reduce((n, group) => n + group.calls.length, vote.without.length);
+
 function boxOf(each, place, wide, most) {
   const [path, parameters] = [each.path, each.label.startsWith(each.path) ? each.label.slice(each.path.length).trim() : ""];
   const name = path.split("/").at(-1).replace(/^\d+\./, "") || path;
@@ -63,7 +65,8 @@ function boxOf(each, place, wide, most) {
   const told = [];
   if (calls) told.push(`${plural(tokens, "token")}`, plural(calls, "call"));
   if (checks) told.push(plural(checks, "check"));
-  const isPrompt = path === "prompt";
+  const isPrompt = path === "prompt", vote = state.votes.get(path);
+  if (vote && !told.length) told.push(`${plural(readBy(vote), "candidate")} read`);
   const says = told.join(" · ") || (isPrompt ? "where it begins" : "nothing spent");
   const group = draw("g", {
     class: "node", transform: `translate(${place.x + 1} ${place.y})`, role: "button", tabindex: isPrompt ? "-1" : "0",

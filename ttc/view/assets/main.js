@@ -88,7 +88,14 @@ function showScale() {
     context.fillStyle = colour;
     context.fillRect(i, 0, 1, 1);
   });
-  box.replaceChildren("score", make("b", {}, score(span.low)), canvas, make("b", {}, score(span.high)));
+  const parts = ["score", make("b", {}, score(span.low)), canvas, make("b", {}, score(span.high))];
+  if (!span.isBounded) return box.replaceChildren(make("button", { type: "button", disabled: "" }, ...parts));
+  const isWhole = span.low === 0 && span.high === 1;
+  const says = isWhole ? "Colours from 0 to 1; press for the scores that there are" : "Colours over the scores that there are; press for 0 to 1";
+  box.replaceChildren(make("button", {
+    type: "button", title: says, "aria-label": says,
+    onclick: () => { span.byHand = !isWhole; measureScores(); showScale(); $("scale").firstChild.focus(); shownVersion = -1; applyFilter(); showDetails(nodeOf(state.selected) ?? tree.root); },
+  }, ...parts));
 }
 
 // The head of the page
@@ -171,8 +178,10 @@ async function poll() {
     const told = await ask(`data?after=${state.version}`);
     const isNew = told.version !== state.version || told.whole || told.state !== state.document?.state;
     if (isNew) {
+      const begun = performance.now();
       take(told);
       showAll();
+      wait = Math.max(wait, 4 * (performance.now() - begun)); // a large tree is not drawn all the time
     }
     $("fault").textContent = "";
     if (told.state === "finished") return;
@@ -222,7 +231,7 @@ function listen() {
   });
   $("zoom-in").addEventListener("click", () => zoomTo(tree.zoom + 0.25));
   $("zoom-out").addEventListener("click", () => zoomTo(tree.zoom - 0.25));
-  $("fit").addEventListener("click", () => { tree.wasMoved = false; fit(); });
+  $("fit").addEventListener("click", fit);
   $("fold").addEventListener("click", foldAll);
   $("unfold").addEventListener("click", unfoldAll);
   $("theme").addEventListener("click", () => { theme = (theme + 1) % THEMES.length; showTheme(); });

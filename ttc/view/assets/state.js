@@ -82,8 +82,8 @@ function take(told) {
   }
   for (const row of told.rows) state.rows.set(row.id, row);
   for (const vote of told.votes) state.votes.set(vote.path, vote);
-  state.spends.push(...told.spends);
-  state.decisions.push(...told.decisions);
+  state.spends = state.spends.concat(told.spends);
+  state.decisions = state.decisions.concat(told.decisions);
   state.version = told.version;
   state.document = told;
 }
@@ -117,13 +117,13 @@ const styles = getComputedStyle(document.documentElement);
 const colours = {};
 function readColours() {
   for (const name of ["ink", "soft", "faint", "card", "raised", "line", "edge", "dead", "dead-ink", "unknown", "chosen", "accent",
-    "accent-soft", "low", "mid", "high", "bad", "good", "strong-line", "mark", "shade", "focus"]) {
+    "accent-soft", "bad", "good", "strong-line", "mark", "shade", "focus"]) {
     colours[name] = styles.getPropertyValue(`--${name}`).trim();
   }
   colours.roles = [...Array(8).keys()].map((i) => styles.getPropertyValue(`--role-${i}`).trim());
-  const [low, mid, high] = ["low", "mid", "high"].map((name) => rgb(colours[name]));
+  const stops = [...Array(5).keys()].map((i) => rgb(styles.getPropertyValue(`--ramp-${i}`).trim()));
   colours.ramp = [...Array(33).keys()].map((i) => {
-    const [from, to, t] = i < 16 ? [low, mid, i / 16] : [mid, high, (i - 16) / 16];
+    const place = Math.min(3, Math.floor(i / 8)), [from, to, t] = [stops[place], stops[place + 1], i / 8 - place];
     return `rgb(${from.map((c, k) => Math.round(c + (to[k] - c) * t)).join(",")})`;
   });
 }
@@ -144,8 +144,8 @@ function roleColour(role) {
   return colours.roles[(place >= 0 ? place : 6 + rolesSeen.indexOf(role)) % colours.roles.length];
 }
 
-/** Where a score lies between the least and the greatest that it can be, or that there is. */
-const span = { low: 0, high: 1, isKnown: false };
+/** Colours reach from bound to bound, or from the least score that there is to the greatest. */
+const span = { low: 0, high: 1, isKnown: false, isBounded: false, byHand: null };
 function measureScores() {
   const ranges = Object.values(state.document?.run.ranges ?? {});
   let [low, high] = [Infinity, -Infinity];
@@ -156,8 +156,9 @@ function measureScores() {
     }
   }
   span.isKnown = low <= high;
-  const isUnit = span.isKnown && ranges.length > 0 && low >= 0 && high <= 1;
-  [span.low, span.high] = isUnit ? [0, 1] : span.isKnown ? [low, high > low ? high : low + 1] : [0, 1];
+  span.isBounded = span.isKnown && ranges.some((range) => range !== null) && low >= 0 && high <= 1;
+  const isUnit = span.isBounded && (span.byHand ?? high - low >= 0.4);
+  [span.low, span.high] = isUnit || !span.isKnown ? [0, 1] : [low, high > low ? high : low + 1];
 }
 function scoreColour(score) {
   if (typeof score !== "number") return colours.unknown;

@@ -20,7 +20,10 @@ function grow() {
   let roots = [];
   for (const each of tree.nodes.values()) {
     const above = tree.nodes.get(each.row.parent);
-    if (above && above !== each) adopt(above, [each]);
+    if (above && above !== each) {
+      above.children.push(each);
+      each.parent = above;
+    }
     else roots.push(each);
   }
   roots = withReadPrompts(roots);
@@ -34,7 +37,7 @@ function grow() {
 }
 
 function adopt(above, children) {
-  above.children.push(...children);
+  above.children = above.children.concat(children);
   for (const each of children) each.parent = above;
 }
 
@@ -86,7 +89,7 @@ function tally() {
   while (pending.length) {
     const at = pending.pop();
     whole.push(at);
-    pending.push(...at.children);
+    for (const child of at.children) pending.push(child);
   }
   for (let i = whole.length - 1; i >= 0; i--) {
     const at = whole[i];
@@ -111,6 +114,7 @@ function rescale() {
 
 function fit() {
   tree.zoom = 0;
+  tree.wasMoved = false;
   rescale();
   tree.tx = 16;
   tree.ty = Math.max(14, (tree.high - (tree.height - ROW) * tree.sy) / 2);
@@ -121,6 +125,7 @@ function zoomTo(zoom, ...spot) {
   const [x, y] = spot.length ? spot : middleOfView();
   const [worldX, worldY] = [(x - tree.tx) / tree.sx, (y - tree.ty) / tree.sy];
   tree.zoom = Math.min(1.8, Math.max(0, zoom));
+  tree.wasMoved = true;
   rescale();
   tree.tx = x - worldX * tree.sx;
   tree.ty = y - worldY * tree.sy;
