@@ -36,7 +36,7 @@ from ttc.sandbox.zygote import SandboxChoice
 from ttc.solve import solve_many
 from ttc.types import Budget, Outcome, Problem, Usage
 
-__all__ = ["LOCAL", "Merged", "Plan", "merge", "run_shard", "start"]
+__all__ = ["LOCAL", "Merged", "Plan", "merge", "run_shard", "start", "write_result"]
 
 SCHEMA_VERSION = 1
 LOCAL = (sys.executable, "-m", "ttc")
@@ -205,12 +205,25 @@ def run_shard(
         sandbox=cast(SandboxChoice, plan.sandbox),
         journal=kept,
     )
+    return write_result(folder, shard, outcomes, tokens_lost=lost)
+
+
+def write_result(
+    folder: Path, shard: int, outcomes: Sequence[Outcome], *, tokens_lost: int = 0
+) -> Path:
+    """Writes what a shard came to, whole or not at all; for who runs it by other means.
+
+    Raises:
+        ValueError: these are not the outcomes of all its problems.
+    """
+    result, places = _result(folder, shard), Plan.read(folder).places(shard)
     rows = [_row(place, outcome) for place, outcome in zip(places, outcomes, strict=True)]
-    end = {"end": len(rows), "tokens_lost": lost}
+    end = {"end": len(rows), "tokens_lost": tokens_lost}
     text = "".join(json.dumps(row) + "\n" for row in (*rows, end))
     draft = result.with_suffix(f".{os.getpid()}.part")
+    draft.parent.mkdir(parents=True, exist_ok=True)
     draft.write_text(text, encoding="utf-8")
-    draft.replace(result)  # whole, or not at all
+    draft.replace(result)
     return result
 
 
