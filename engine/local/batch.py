@@ -10,7 +10,8 @@ import copy
 import os
 import threading
 import time
-from collections.abc import Collection, Mapping
+from array import array
+from collections.abc import Callable, Collection, Iterable, Mapping
 from collections.abc import Sequence as Seq
 from typing import NamedTuple
 
@@ -18,6 +19,10 @@ import torch
 
 from ttc.engine.local.call import Call
 from ttc.engine.local.curve import Curve, Load
+from ttc.engine.local.drafting.acceptance import decide
+from ttc.engine.local.drafting.block import Block, blocks_of, proposals_of
+from ttc.engine.local.drafting.draft import Proposal
+from ttc.engine.local.drafting.speculation import Speculation
 from ttc.engine.local.facts import row_facts
 from ttc.engine.local.kv import KVPool
 from ttc.engine.local.meter import Counters, Meter, Seconds
@@ -43,6 +48,7 @@ _NO_PAGES = (
 _STALLED = (
     "whoever reads the text along has stopped reading; let on_chunk hand chunks on without waiting"
 )
+_LONGER_S = 1.0  # of the first steps, where drafts depend on how long they take
 
 
 class _Note(NamedTuple):
@@ -52,6 +58,10 @@ class _Note(NamedTuple):
     row: int
     facts: Facts | None
     """`None` where the model's output is not finite."""
+
+
+_Found = tuple[int, float, "float | None", "float | None", "array[float] | None"]
+"""What is drawn of a row and known of it: the columns of `Drawn`."""
 
 
 class _Inputs(NamedTuple):
@@ -67,6 +77,8 @@ class _Inputs(NamedTuple):
     hidden: list[tuple[Reading, int]]
     """The same, of hidden states."""
     hidden_rows: list[int]
+    proposed: Seq[Proposal | None]
+    """What was proposed for each draw, where that decides."""
 
 
 class Batch:
@@ -81,6 +93,7 @@ class Batch:
         lock: guards `started` and `cancelled` of all sequences.
         unsampled: tokens that are never drawn; they have no part in any probability.
         known_bytes: the memory for what is known of tokens.
+        speculate: makes what drafts tokens, of how long steps take; `None` where nothing does.
     """
 
     def __init__(
@@ -92,9 +105,11 @@ class Batch:
         lock: threading.Lock,
         unsampled: Collection[int] = (),
         known_bytes: int = 1 << 26,
+        speculate: Callable[[Curve], Speculation] | None = None,
     ) -> None:
         self.curve = Curve(model.costs)
-        self.curve.start(warm_up(model))
+        self.curve.start(warm_up(model) if speculate is None else warm_up(model, _LONGER_S))
+        self._speculation = None if speculate is None else speculate(self.curve)
         self.meter = Meter(model.costs, model.bytes_per_weight)
         self.tree = RadixTree(num_pages, PAGE, known_bytes=known_bytes)
         self.model = model
@@ -105,8 +120,12 @@ class Batch:
             lock=lock,
             reads_every_row=model.config.reward is not None,
             curve=self.curve,
+            speculation=self._speculation,
         )
         self._costs = model.costs
+        self.num_pages = num_pages
+        self.numerics = model.numerics + (self._speculation.numerics if self._speculation else "")
+        """What decides the bits of a result."""
         self._pool = model.make_pool(num_pages)
         self._lock = lock
         self._unsampled = torch.tensor(sorted(unsampled), dtype=torch.int64)
@@ -140,13 +159,14 @@ class Batch:
         self._leave(self.schedule.changed())
         self.schedule.admit(self)
         work = self.schedule.choose(self)
+        begun += work.draft_s
         if work.starved is not None:
             self._leave([work.starved], MemoryExhausted(_NO_PAGES, retryable=True))
         if not work.pieces:
             return
         self._make_room(work)
         try:
-            inputs = self._arrange(work.pieces)
+            inputs = self._arrange(work)
             arranged = time.perf_counter()
             outputs = self._forward(inputs)
             computed = time.perf_counter()
@@ -207,6 +227,7 @@ class Batch:
         if not gone:
             return
         here = self.schedule.drop(gone)
+        self._forget_drafts(here)
         now = time.monotonic()
         with self._lock:
             for sequence in here:
@@ -226,6 +247,10 @@ class Batch:
             own.output_tokens = sequence.num_output
             sequence.fail(own)
 
+    def _forget_drafts(self, calls: Iterable[Call]) -> None:
+        if self._speculation is not None:
+            self._speculation.forget(call for call in calls if isinstance(call, Sequence))
+
     def join(self, call: Call, match: Match) -> None:
         """Gives a call the pages of what is found of it."""
         path = self.tree.join(match)
@@ -236,6 +261,7 @@ class Batch:
     def give_way(self, call: Call) -> None:
         """Takes a call's pages away; it keeps its tokens, and will come again."""
         path = call.path
+        self._forget_drafts([call])
         with self._lock:
             call.give_way(time.monotonic())
         self.tree.release(path, call.priority)
@@ -254,6 +280,9 @@ class Batch:
         self.counters.flops += work.flops(self._costs)
         self.counters.prompt_tokens += work.prompt_tokens
         self.counters.recomputed_tokens += work.recomputed
+        self.counters.draft_tokens += work.num_drafts
+        self.counters.rejected_draft_tokens += work.num_drafts
+        self.counters.draft_s += work.draft_s
 
     def _count_memory(self, grown: Seq[Call]) -> None:
         """Lets calls count their part of the pages that they hold, where it has changed."""
@@ -267,7 +296,7 @@ class Batch:
             for call, share in zip(changed, shares, strict=True):
                 call.hold(self.page_bytes * share, now)
 
-    def _arrange(self, pieces: Seq[Piece]) -> _Inputs:
+    def _arrange(self, work: Work) -> _Inputs:
         """The inputs of a step, one row after another."""
         token_ids: list[int] = []
         spans: list[Span] = []
@@ -277,7 +306,7 @@ class Batch:
         read_rows: list[int] = []
         hidden: list[tuple[Reading, int]] = []
         hidden_rows: list[int] = []
-        for call, count, drawer, rows in pieces:
+        for call, count, drawer, rows, drafts in work.pieces:
             path = call.path
             start = path.length
             spans.append(Span(path.table, start, count))
@@ -285,7 +314,11 @@ class Batch:
                 token_ids.append(call.tokens[start])
             else:
                 token_ids += call.tokens[start : start + count]
-            if drawer is not None:
+            if drawer is not None and drafts:
+                last_rows += range(len(token_ids) - 1, len(token_ids) + len(drafts))
+                token_ids += drafts
+                draws += drawer.draws(drafts)
+            elif drawer is not None:
                 draws.append(drawer.draw)
                 last_rows.append(len(token_ids) - 1)
             elif rows and isinstance(call, Reading):
@@ -293,7 +326,8 @@ class Batch:
                 (hidden if call.hidden else reads).extend((call, row) for row in rows)
                 (hidden_rows if call.hidden else read_rows).extend(first + row for row in rows)
         wanted = last_rows + read_rows
-        return _Inputs(token_ids, Plan(spans), draws, wanted, reads, hidden, hidden_rows)
+        proposed = proposals_of(work) if work.proposals else ()
+        return _Inputs(token_ids, Plan(spans), draws, wanted, reads, hidden, hidden_rows, proposed)
 
     def _forward(self, inputs: _Inputs) -> torch.Tensor:
         """Runs the model."""
@@ -316,7 +350,9 @@ class Batch:
             if reads:
                 wanted = [reading.wants[row] for reading, row in reads]
                 values = row_facts(self.model, outputs[len(draws) :], wanted)
-            if draws:
+            if inputs.proposed:
+                drawn = decide(self.model, outputs[: len(draws)], draws, inputs.proposed)
+            elif draws:
                 drawn = self.model.draw(outputs[: len(draws)], draws)
         if inputs.hidden:
             reads = reads + inputs.hidden
@@ -326,26 +362,72 @@ class Batch:
 
     def _commit(self, pieces: Seq[Piece], drawn: Drawn, notes: Seq[_Note]) -> None:
         """Takes a step's results over, and tells them."""
-        drawing = [piece.drawer for piece in pieces if piece.drawer is not None]
-        self.counters.output_tokens += len(drawing) - len(drawn.faults)
-        faults: dict[Call, str] = {drawing[row]: fault for row, fault in drawn.faults.items()}
+        blocks = blocks_of(pieces)
+        faults: dict[Call, str] = {
+            block.sequence: drawn.faults[block.row] for block in blocks if block.row in drawn.faults
+        }
         faults |= {note.reading: NOT_FINITE for note in notes if note.facts is None}
-        for call, count, *_ in pieces:
+        for call, count, _, _, drafts in pieces:
             if not faults or faults.get(call) != NOT_FINITE:
-                self._record(call, count)
+                self._record(call, count - len(drafts))
         if notes:
             self._take_notes(notes, faults)
+        with self._lock:
+            silent = {block.sequence for block in blocks if block.sequence.cancelled}
+        found: list[_Found] = list(zip(*drawn[:-1], strict=True))
+        self._take(blocks, found, faults, silent)
+        drafted = [block for block in blocks if block.drafts]
+        if drafted:
+            self._go_on(drafted, found, drawn.faults)
+
+    def _go_on(self, blocks: Seq[Block], found: Seq[_Found], all_faults: Mapping[int, str]) -> None:
+        """Takes over what was drawn after drafts that came true, token by token.
+
+        So a call ends or is cancelled inside a block exactly where it would without one.
+        """
+        begun = [block.sequence for block in blocks]
+        while blocks := [b.next for b in blocks if b.drafts and b.drafts[0] == found[b.row][0]]:
+            with self._lock:
+                blocks = [
+                    b for b in blocks if b.sequence in self.schedule and not b.sequence.cancelled
+                ]
+                for block in blocks:
+                    block.sequence.confirm_draft()
+            self.counters.rejected_draft_tokens -= len(blocks)
+            faults: dict[Call, str] = {
+                b.sequence: all_faults[b.row] for b in blocks if b.row in all_faults
+            }
+            for block in blocks:
+                if faults.get(block.sequence) != NOT_FINITE:
+                    self._record(block.sequence, 1)
+            self._take(blocks, found, faults, set())
+        for sequence in begun:
+            num_pages = len(sequence.path.pages)
+            self.tree.cut_back(sequence.path)
+            self._shares_changed |= len(sequence.path.pages) < num_pages
+
+    def _take(
+        self,
+        blocks: Seq[Block],
+        found: Seq[_Found],
+        faults: Mapping[Call, str],
+        silent: Collection[Sequence],
+    ) -> None:
+        """Takes a token over for each sequence, but for those that have a fault or are gone."""
         for faulty, fault in faults.items():
             self._leave([faulty], fault, is_spoilt=fault == NOT_FINITE)
-        with self._lock:
-            silent = {s for s in drawing if s.cancelled} | faults.keys()
         told: list[tuple[Sequence, Chunk]] = []
-        for sequence, *found in zip(drawing, *drawn[:-1], strict=True):
-            if sequence not in silent:
-                self._keep(sequence, *found[:-1])
-                chunk = sequence.accept(*found)
-                if chunk is not None:
-                    told.append((sequence, chunk))
+        for sequence, row, _ in blocks:
+            if sequence in faults:
+                continue
+            self.counters.output_tokens += 1
+            if sequence in silent:
+                continue
+            token, logprob, entropy, certainty, top = found[row]
+            self._keep(sequence, token, logprob, entropy, certainty)
+            chunk = sequence.accept(token, logprob, entropy, certainty, top)
+            if chunk is not None:
+                told.append((sequence, chunk))
         self._leave([sequence for sequence, chunk in told if chunk.branch is not None])
         for sequence, chunk in told:
             if not sequence.is_read_along:

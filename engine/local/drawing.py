@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence as Seq
+from copy import copy
+
 from ttc.engine.local.grammar import Grammar
 from ttc.engine.local.path import segment_tokens
 from ttc.engine.local.penalties import SeenTokens
@@ -30,6 +33,32 @@ class Drawing:
         """How the token at a position is drawn."""
         allowed = None if self._grammar is None else self._grammar.allowed()
         return Draw(self._sampling, self._seed, position, self._seen, allowed)
+
+    def draws(self, position: int, drafts: Seq[int]) -> list[Draw]:
+        """How the token at a position is drawn, and those after each of some legal tokens.
+
+        The call stays where it is: what is drafted may not come.
+        """
+        ahead = copy(self)
+        ahead._seen = self._seen and self._seen.copy()
+        ahead._grammar = self._grammar and self._grammar.copy()
+        draws = [ahead._kept(position)]
+        for number, token in enumerate(drafts, position + 1):
+            ahead.accept(token)
+            draws.append(ahead._kept(number))
+        return draws
+
+    def _kept(self, position: int) -> Draw:
+        """A draw that stays valid when the call goes on."""
+        draw = self.draw(position)
+        return draw._replace(
+            seen=draw.seen and draw.seen.copy(),
+            allowed=None if draw.allowed is None else draw.allowed.copy(),
+        )
+
+    def num_legal(self, tokens: Seq[int]) -> int:
+        """How many of some tokens the constraint would let come next."""
+        return len(tokens) if self._grammar is None else self._grammar.num_legal(tokens)
 
     def accept(self, token: int) -> None:
         """Goes on by a token that was drawn, and that does not end the call."""

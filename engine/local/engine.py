@@ -15,23 +15,23 @@ What a call's branch holds:
 from __future__ import annotations
 
 import os
-import threading
 import weakref
 from collections.abc import Callable
 from collections.abc import Sequence as Seq
 from dataclasses import replace
 from pathlib import Path
-from typing import Self
+from typing import Self, Unpack
 
 import torch
 
 from ttc.config import Arithmetic
 from ttc.constraints import Constraint
 from ttc.costs import Costs
-from ttc.engine.local.batch import Batch
+from ttc.engine.local.building import Sizes, batch_builder
 from ttc.engine.local.cutting import Cutter
+from ttc.engine.local.drafting.draft import Acceptance
+from ttc.engine.local.drafting.options import Drafting, drafting_of
 from ttc.engine.local.grammar import Grammar, Grammars, begun_tokens, has_grammars
-from ttc.engine.local.kv import KVPool
 from ttc.engine.local.meter import Counters, Meter
 from ttc.engine.local.native.roofs import Roofs, measure_roofs
 from ttc.engine.local.path import path_tokens
@@ -53,9 +53,6 @@ from ttc.types import MAX_LOGPROBS, Branch, Chunk, NextTokens, Problem
 
 __all__ = ["LocalEngine"]
 
-_KNOWN_PART = 16
-_KNOWN_BYTES = 1 << 20
-
 
 class LocalEngine:
     """A model in this process; see `ttc.ports.Engine`. Made by `load`, ended by `close` or `with`.
@@ -67,6 +64,7 @@ class LocalEngine:
         kv_bytes: the memory for keys and values, taken as it fills. It bounds the context, too.
             What is known of tokens takes up to a sixteenth of it besides, and a MiB at least.
         max_sequences: the most calls that compute in one step.
+        drafting: what drafts tokens, if anything does.
     """
 
     def __init__(
@@ -77,28 +75,18 @@ class LocalEngine:
         threads: int | None = None,
         kv_bytes: int = 2 << 30,
         max_sequences: int = 128,
+        drafting: Drafting | None = None,
     ) -> None:
         num_threads = thread_count() if threads is None else threads
-        if min(num_threads, max_sequences) < 1:
-            counts = f"threads ({num_threads}) and max_sequences ({max_sequences})"
-            raise ValueError(f"{counts} are at least 1")
-
-        def build(lock: threading.Lock) -> Batch:
-            torch.set_num_threads(num_threads)
-            model = source.build()
-            page_bytes = KVPool.page_bytes(model.costs)
-            if kv_bytes < page_bytes:
-                raise ValueError(f"kv_bytes is at least 1 page, {page_bytes} bytes, not {kv_bytes}")
-            return Batch(
-                model,
-                num_pages=kv_bytes // page_bytes,
+        self._worker = Worker(
+            batch_builder(
+                source,
+                threads=num_threads,
+                kv_bytes=kv_bytes,
                 max_sequences=max_sequences,
-                lock=lock,
-                unsampled=source.tokens.unsampled_ids,
-                known_bytes=max(kv_bytes // _KNOWN_PART, _KNOWN_BYTES),
+                drafting=drafting,
             )
-
-        self._worker = Worker(build)
+        )
         try:
             self._batch = self._worker.batch.result()
         except BaseException:  # an interrupt, say: no thread may be left inside torch
@@ -110,7 +98,7 @@ class LocalEngine:
         self.spell = source.tokens.bytes_of
         self._reward, self._name, self._threads = source.config.reward, name, num_threads
         self._costs = self._batch.model.costs
-        self._context = min(source.config.context, kv_bytes // self._batch.page_bytes * PAGE)
+        self._context = min(source.config.context, self._batch.num_pages * PAGE)
         self._reader = Reader(
             source.config,
             name=name,
@@ -121,7 +109,7 @@ class LocalEngine:
         )
         self._numerics = (
             f"torch-{torch.__version__} cpu {torch.backends.cpu.get_cpu_capability()} "
-            f"threads={num_threads} {self._batch.model.numerics} sha={source.fingerprint[:16]}"
+            f"threads={num_threads} {self._batch.numerics} sha={source.fingerprint[:16]}"
         )
         # Runs when the engine is forgotten, and at exit: a thread inside torch must not outlive it.
         self._finalizer = weakref.finalize(self, self._worker.close)
@@ -133,10 +121,10 @@ class LocalEngine:
         *,
         name: str | None = None,
         arithmetic: Arithmetic | None = None,
-        threads: int | None = None,
-        kv_bytes: int = 2 << 30,
-        max_sequences: int = 128,
+        speculate: str | os.PathLike[str] | None = None,
+        acceptance: Acceptance = "coupled",
         progress: Progress = lambda stage, done, total: None,
+        **sizes: Unpack[Sizes],
     ) -> Self:
         """Loads a GGUF file, or a folder with `config.json` and safetensors files.
 
@@ -145,23 +133,25 @@ class LocalEngine:
             name: the model, as a user names it; the path's last part by default.
             arithmetic: `int8` or `file` (a GGUF file's own codes) in C, `fp32` or `bf16` in torch.
                 By default `int8`, and `fp32` with a warning where there is no C compiler.
-            threads: see the class, as for `kv_bytes` and `max_sequences`.
-            kv_bytes: see the class.
-            max_sequences: see the class.
+            speculate: what drafts tokens: `ngram` (the call's own text), `tree` (that of all calls
+                that go on from the same root) or a smaller model of the same vocabulary.
+            acceptance: how drafts are accepted: `coupled`, with the very results that there are
+                without drafts, or `maximal`, with results of the same distribution.
             progress: is told a stage, how much of it is done and of how much: `open`, of an unknown
                 amount, and then `load`, in layers. It is called from two threads, one at a time.
                 What it raises ends the loading.
+            sizes: `threads`, `kv_bytes` and `max_sequences`: see the class.
 
         Raises:
             ModelFileError: the model is missing, damaged or of a kind that is not supported.
             EngineError: what was asked for needs kernels that cannot be built, or codes of a file.
         """
+        source = open_model(Path(path), arithmetic, progress)
         return cls(
-            open_model(Path(path), arithmetic, progress),
+            source,
             name=Path(path).stem if name is None else name,
-            threads=threads,
-            kv_bytes=kv_bytes,
-            max_sequences=max_sequences,
+            drafting=drafting_of(speculate, acceptance, source.tokens, arithmetic),
+            **sizes,
         )
 
     @property

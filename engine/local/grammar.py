@@ -108,6 +108,20 @@ class Grammar:
                 self._read(byte)
         return True
 
+    def num_legal(self, tokens: Sequence[int]) -> int:
+        """How many of some tokens it could go on by."""
+        return int(self._matcher.validate_tokens(list(tokens)))
+
+    def copy(self) -> Grammar:
+        """The same state, which goes on by itself."""
+        other = Grammar(self._matcher.deep_copy(), self._tokens, self._digits)
+        other._run, other._is_string, other._is_escaped = (
+            self._run,
+            self._is_string,
+            self._is_escaped,
+        )
+        return other
+
     def _is_dead(self) -> bool:
         """Whether nothing can follow, and what there is does not satisfy the constraint."""
         matcher = self._matcher

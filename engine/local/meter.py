@@ -94,6 +94,10 @@ class Counters:
     """Prompt tokens computed, those found in the cache not included."""
     recomputed_tokens: int = 0
     """Tokens computed again, since their pages had been taken away."""
+    draft_tokens: int = 0
+    """Drafted tokens that were tried."""
+    rejected_draft_tokens: int = 0
+    """Those of them that did not become output."""
     preemptions: int = 0
     """How often a call gave its pages back before it had ended."""
     flops: int = 0
@@ -104,6 +108,8 @@ class Counters:
     """Tokens that attention would have read without shared prefixes."""
     node_tokens: int = 0
     """Tokens that it has read."""
+    draft_s: float = 0.0
+    """What drafting took, the draft model's steps included; no part of the steps' seconds."""
     kv_byte_seconds: float = 0.0
     """Memory times how long it was held, of calls that have left."""
     plan_s: float = 0.0

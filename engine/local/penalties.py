@@ -29,6 +29,13 @@ class SeenTokens:
         for token in generated:
             self.add(token)
 
+    def copy(self) -> SeenTokens:
+        """Another one with the same tokens and counts."""
+        other = SeenTokens(())
+        other._places = self._places.copy()
+        other._ids, other._counts = self._ids.copy(), self._counts.copy()
+        return other
+
     @property
     def ids(self) -> npt.NDArray[np.int32]:
         """The tokens. It is valid until another one is added."""

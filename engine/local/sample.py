@@ -30,9 +30,11 @@ __all__ = [
     "NOT_FINITE",
     "Draw",
     "Drawn",
+    "distributions",
     "draw_tokens",
     "log_normaliser",
     "row_key",
+    "uniform",
 ]
 
 NOT_FINITE = "the model's logits are not finite"
@@ -126,6 +128,18 @@ def draw_tokens(logits: torch.Tensor, draws: Sequence[Draw]) -> Drawn:
     logprobs = chosen_logits - totals
     measured = _measure(shifted, weights, totals, [draw.sampling for draw in draws])
     return Drawn(tokens.tolist(), logprobs.tolist(), *measured, faults)
+
+
+def distributions(logits: torch.Tensor, draws: Sequence[Draw]) -> torch.Tensor:
+    """What rows are drawn from: (rows, vocab) float64, for temperatures above 0.
+
+    Args:
+        logits: (rows, vocab), finite, or -inf where there is no token.
+        draws: one for each row.
+    """
+    adjusted = _adjusted(logits, draws) if any(draw.is_adjusted for draw in draws) else logits
+    weights = _filtered(_shifted_logits(adjusted), [draw.sampling for draw in draws])
+    return weights[:, : logits.shape[1]].double().softmax(-1)
 
 
 def _adjusted(logits: torch.Tensor, draws: Sequence[Draw]) -> torch.Tensor:
@@ -298,6 +312,17 @@ def row_key(draw: Draw) -> int:
     """A signed 64-bit key of (seed, position)."""
     key = _mix((_mix(draw.seed & _MASK) + draw.position * _GOLDEN) & _MASK)
     return key - (1 << 64) if key >> 63 else key
+
+
+def uniform(draw: Draw, number: int) -> float:
+    """A number inside (0, 1) by seed and position: noise beside that of the tokens.
+
+    Args:
+        draw: whose.
+        number: which of several.
+    """
+    key = _mix((row_key(draw) ^ (number * _MIX[0])) & _MASK)
+    return ((key >> 11) + 0.5) * 2.0**-53
 
 
 def _mix(x: int) -> int:

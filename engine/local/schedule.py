@@ -19,16 +19,17 @@ from __future__ import annotations
 import threading
 from array import array
 from bisect import insort
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from ttc.costs import Costs
 from ttc.engine.local.admission import Admission, Seats, pages_of, value
 from ttc.engine.local.call import Call, Owner
 from ttc.engine.local.curve import Curve
+from ttc.engine.local.drafting.draft import Proposal, Trial
 from ttc.engine.local.plan import PAGE
 from ttc.engine.local.reading import Reading
 from ttc.engine.local.sequence import Sequence
@@ -49,11 +50,13 @@ class Piece(NamedTuple):
 
     sequence: Call
     length: int
-    """Tokens, from the first that is not computed."""
+    """Rows, from the first token that is not computed."""
     drawer: Sequence | None
     """The sequence, if the piece ends in a new token of it."""
     rows: Seq[int]
     """Of given tokens the rows of which something is read."""
+    drafts: Seq[int] = ()
+    """Tokens that are tried after those of the sequence; they are a part of `length`."""
 
 
 @dataclass
@@ -63,7 +66,7 @@ class Work:
     pieces: list[Piece] = field(default_factory=list)
     num_rows: int = 0
     num_decoding: int = 0
-    """Rows of calls that have their whole prompt, and go on."""
+    """Rows of calls that have their whole prompt, and go on; drafts included."""
     num_draws: int = 0
     """Rows that the model's head is taken for."""
     num_seen: int = 0
@@ -72,6 +75,12 @@ class Work:
     """Prompt tokens that were never computed before."""
     recomputed: int = 0
     """Tokens whose pages had been taken away."""
+    num_drafts: int = 0
+    """Rows of drafted tokens."""
+    proposals: Mapping[Sequence, Seq[Proposal]] = field(default_factory=dict)
+    """What drafts proposed to follow the rows of a sequence, where that decides what does."""
+    draft_s: float = 0.0
+    """What drafting has taken."""
     starved: Call | None = None
     """A call for which there can be no page, though nothing else runs."""
 
@@ -89,6 +98,13 @@ class Work:
         return linear + self.attention_flops(costs)
 
 
+class Drafts(Protocol):
+    """What drafts tokens; see `drafting.speculation`."""
+
+    def draft(self, calls: Seq[Sequence], *, alone: bool) -> Trial:
+        """What a step tries beside the next token of each of these calls."""
+
+
 class Schedule:
     """The calls that run and those that wait. It belongs to the engine's thread.
 
@@ -99,6 +115,7 @@ class Schedule:
         lock: guards `started` and `cancelled` of all calls.
         reads_every_row: whether something is read of every row of given tokens.
         curve: how long a step takes.
+        speculation: what drafts tokens for calls; `None` where nothing does.
     """
 
     def __init__(
@@ -110,6 +127,7 @@ class Schedule:
         lock: threading.Lock,
         reads_every_row: bool,
         curve: Curve,
+        speculation: Drafts | None = None,
     ) -> None:
         self.running: list[Call] = []
         """In depth-first order of the tree, so that calls that share pages are neighbours."""
@@ -120,6 +138,7 @@ class Schedule:
         self._lock = lock
         self._reads_every_row = reads_every_row
         self._curve = curve
+        self._speculation = speculation
         self._turns = Turns()
         self._admission = Admission(tree, num_pages=num_pages, max_sequences=max_sequences)
         self.step = 0
@@ -142,6 +161,10 @@ class Schedule:
     def calls(self) -> list[Call]:
         """All calls."""
         return [*self.running, *(call for line in self._lines.values() for call in line)]
+
+    def __contains__(self, call: Call) -> bool:
+        """Whether a call is here."""
+        return call in self._present
 
     def add(self, calls: Iterable[Call]) -> None:
         """Lets calls wait."""
@@ -222,15 +245,26 @@ class Schedule:
         if self._shortage(counts) > 0:
             counts = self._with_pages(counts, seats)
             work.starved = None if counts else min(self.running, key=value)
+        drafts = self._drafts(counts, work) if self._speculation is not None else {}
         served: dict[Owner, int] = {}
         with self._lock:
             for call, count in counts:
                 if not call.cancelled:
-                    work.pieces.append(self._piece(call, count, work))
+                    work.pieces.append(self._piece(call, count, work, drafts.get(call, ())))
                     served[call.owner] = served.get(call.owner, 0) + count
         for owner, num_tokens in served.items():
             self._turns.serve(owner, num_tokens)
         return work
+
+    def _drafts(self, counts: Seq[tuple[Call, int]], work: Work) -> Mapping[Call, Seq[int]]:
+        """The drafted tokens that are tried beside what is to be computed."""
+        assert self._speculation is not None
+        drawing = [c for c, count in counts if isinstance(c, Sequence) and count == c.num_pending]
+        alone = len(drawing) == len(counts) and all(count == 1 for _, count in counts)
+        trial = self._speculation.draft(drawing, alone=alone)
+        work.proposals, work.draft_s = trial.proposals, trial.seconds
+        more = [(call, 1 + len(trial.rows.get(call, ()))) for call in drawing] if trial.rows else []
+        return {} if self._shortage(more) > 0 else trial.rows
 
     def _counts(self) -> list[tuple[Call, int]]:
         """How many tokens of which running calls a step should compute, in their order."""
@@ -294,7 +328,7 @@ class Schedule:
             counts.remove(min(counts, key=lambda entry: value(entry[0])))
         return counts
 
-    def _piece(self, call: Call, count: int, work: Work) -> Piece:
+    def _piece(self, call: Call, count: int, work: Work, drafts: Seq[int]) -> Piece:
         """What a call computes in this step. Guarded."""
         start, reached = call.path.length, call.reached
         end = start + count
@@ -312,8 +346,13 @@ class Schedule:
             if end == len(call.tokens):
                 drawer = call
                 call.started += 1
-                work.num_draws += 1
-                work.num_decoding += count == 1 and start >= call.prompt_length
+                if count == 1 and start >= call.prompt_length:
+                    work.num_decoding += 1 + len(drafts)
+                if drafts:  # until they come true
+                    call.rejected_drafts += len(drafts)
+                    work.num_drafts += len(drafts)
+                    count += len(drafts)
+                work.num_draws += 1 + len(drafts)
         elif isinstance(call, Reading):
             rows = call.rows(count, every=self._reads_every_row)
             if not call.hidden:  # else the head has no part in it
@@ -321,7 +360,7 @@ class Schedule:
                 work.num_draws += len(rows)
         work.num_rows += count
         work.num_seen += count * start + count * (count + 1) // 2
-        return Piece(call, count, drawer, rows)
+        return Piece(call, count, drawer, rows, drafts)
 
 
 def _standing(call: Call) -> tuple[float, int]:

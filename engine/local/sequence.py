@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from array import array
 from collections.abc import Callable
+from collections.abc import Sequence as Seq
 from concurrent.futures import Future
 
 from ttc.engine.local.call import Call
@@ -62,6 +63,8 @@ class Sequence(Call):
         self._entropies: list[float] = []
         self._self_certainties: list[float] = []
         self._top_logprobs: list[array[float]] = []
+        self.rejected_drafts = 0
+        """Drafted tokens that were computed for it, but for those that came true. Guarded."""
         self._claim = threading.Lock()
         self._claimed = False
 
@@ -72,6 +75,7 @@ class Sequence(Call):
             input_tokens=self.prompt_length,
             cached_input_tokens=self.cached,
             recomputed_tokens=self.recomputed,
+            rejected_draft_tokens=self.rejected_drafts,
             flops=self.flops,
             kv_byte_seconds=self.kv_byte_seconds,
         )
@@ -99,6 +103,26 @@ class Sequence(Call):
     def draw(self) -> Draw:
         """How its next token is drawn."""
         return self._drawing.draw(len(self.tokens))
+
+    def draws(self, drafts: Seq[int]) -> list[Draw]:
+        """How its next token is drawn, and those after each of some drafted tokens."""
+        return self._drawing.draws(len(self.tokens), drafts)
+
+    @property
+    def draft_room(self) -> int:
+        """Drafted tokens that may be computed along with its next token: each may be followed."""
+        return self.limit - self.num_output - 1
+
+    def num_triable(self, drafts: Seq[int]) -> int:
+        """How many drafted tokens are worth computing: none that ends it or that is illegal."""
+        ends = (place for place, token in enumerate(drafts) if token in self._ends)
+        return self._drawing.num_legal(drafts[: next(ends, len(drafts))])
+
+    def confirm_draft(self) -> None:
+        """A drafted token has come true, and one more is drawn. Guarded."""
+        self.rejected_drafts -= 1
+        self.started += 1
+        self.reached += 1
 
     def accept(
         self,

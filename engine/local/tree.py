@@ -203,6 +203,13 @@ class RadixTree:
                 path.pages[place], path.table[place] = settled, settled.place
         return shares
 
+    def cut_back(self, path: Path) -> None:
+        """Takes the pages beyond a path's length away."""
+        kept = -(-path.length // self._page_size)
+        while len(path.pages) > kept:
+            self._let_go(path.pages.pop(), 0.0)
+            path.table.pop()
+
     def note(self, path: Path, row: int, facts: Facts) -> None:
         """Adds to what is known of a row that is computed."""
         place, offset = divmod(row, self._page_size)

@@ -1,0 +1,230 @@
+"""Speculative decoding: time and acceptance of each drafter, beside plain decoding in one run.
+
+Run as `python benchmarks/perf/speculation.py [--target MODEL] [--draft MODEL] [--json PATH]`.
+
+All engines are loaded once and take turns: every round of prompts runs on each, so that other load
+on the machine meets all alike. A ratio is the median over rounds of plain seconds by speculative
+seconds, of the same prompts with the same seeds. The bound is what constant acceptance would give
+at best: the greatest (1 - a^(k+1)) / (1 - a) / (c k + r(k)) over k, with the measured acceptance a,
+the draft model's step as a part of the model's, c, and r(k) the time of k + 1 rows by that of one.
+`--peers FOLDER` runs llama.cpp's own speculation out of a folder with its binaries.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ttc.benchmarks.results import write_result
+from ttc.engine.local import LocalEngine
+
+# isort: split
+from ttc.engine.local.curve import Curve, Load
+from ttc.engine.local.drafting.draft_model import DraftModel
+from ttc.engine.local.hub.models import find
+from ttc.ports import Request
+from ttc.types import Branch, Problem, Sampling
+
+MATHS = [
+    "Tom has 3 boxes of 12 eggs and breaks 5 eggs. How many eggs are left? Think step by step.",
+    "A train runs 60 km in 45 minutes. How far does it run in 2 hours? Think step by step.",
+    "Anna is 4 years older than Ben, and together they are 30. How old is Ben? Think step by step.",
+    "A shirt costs 40 dollars and is 15% off. What do 3 of them cost? Think step by step.",
+]
+CODE = [
+    "Write a Python class Stack with push, pop, peek, is_empty and size, and tests for each.",
+    "Write Python functions that turn Celsius into Fahrenheit and back, and test both.",
+    "Rewrite this with type hints and repeat it whole:\n\ndef total(items):\n    result = 0\n"
+    "    for item in items:\n        if item.price > 0:\n            result += item.price * item.count\n"
+    "    return result\n",
+    "Write a Python function that parses a CSV line into fields, with quotes, and tests.",
+]
+ACCEPTANCES = ("coupled", "maximal")
+
+
+def engines(
+    target: Path, draft: Path | None, kv_bytes: int, names: Sequence[str]
+) -> dict[str, LocalEngine]:
+    """An engine for each way to decode."""
+    ways: dict[str, dict[str, Any]] = {
+        "plain": {},
+        "ngram coupled": {"speculate": "ngram"},
+        "ngram maximal": {"speculate": "ngram", "acceptance": "maximal"},
+        "tree coupled": {"speculate": "tree"},
+    }
+    if draft is not None:
+        for acceptance in ACCEPTANCES:
+            ways[f"model {acceptance}"] = {"speculate": draft, "acceptance": acceptance}
+    chosen = {way: o for way, o in ways.items() if way == "plain" or not names or way in names}
+    return {way: LocalEngine.load(target, kv_bytes=kv_bytes, **o) for way, o in chosen.items()}
+
+
+def request(engine: LocalEngine, text: str, seed: int, options: argparse.Namespace) -> Request:
+    """A call on a prompt, by the model's template."""
+    branch: Branch = engine.root(Problem.ask(text), "policy")
+    sampling = Sampling(temperature=options.temperature, top_p=options.top_p)
+    return Request(branch=branch, max_tokens=options.tokens, sampling=sampling, seed=seed)
+
+
+def run(
+    engine: LocalEngine, text: str, seed: int, options: argparse.Namespace
+) -> tuple[float, list[Any]]:
+    """Seconds of a prompt's branches, and what they wrote."""
+    begun = time.perf_counter()
+    calls = [
+        engine.submit(request(engine, text, 1000 * seed + branch, options))
+        for branch in range(options.batch)
+    ]
+    texts = [call.future.result().token_ids for call in calls]
+    return time.perf_counter() - begun, texts
+
+
+def bound(acceptance: float, target: Curve, draft: Curve | None, context: int) -> float:
+    """The greatest speed-up that a constant acceptance would allow at one call."""
+
+    def seconds(curve: Curve, rows: int) -> float:
+        return curve(Load(rows=rows, draws=rows, seen=rows * context))
+
+    one = seconds(target, 1)
+    c = seconds(draft, 1) / one if draft is not None else 0.0
+    best = 1.0
+    for k in range(1, 9):
+        expected = sum(acceptance**j for j in range(k + 1))
+        best = max(best, expected / (c * k + seconds(target, k + 1) / one))
+    return best
+
+
+def measure(options: argparse.Namespace) -> list[dict[str, Any]]:
+    """A row for each way to decode."""
+    target = find(options.target)
+    draft = find(options.draft) if options.draft else None
+    loaded = engines(target, draft, options.kv_bytes, options.ways)
+    prompts = ({"maths": MATHS, "code": CODE}[options.texts] * options.prompts)[: options.prompts]
+    for engine in loaded.values():
+        run(engine, "Count to ten.", 0, options)
+    seconds: dict[str, list[float]] = {way: [] for way in loaded}
+    before = {way: dict(vars(engine.counters)) for way, engine in loaded.items()}
+    written: dict[str, list[Any]] = {way: [] for way in loaded}
+    for seed, text in enumerate(prompts, 1):
+        for way in sorted(loaded, key=lambda way: (hash_of(way, seed), way)):
+            took, texts = run(loaded[way], text, seed, options)
+            seconds[way].append(took)
+            written[way].append(texts)
+    rows = []
+    for way, engine in loaded.items():
+        counted = {k: v - before[way][k] for k, v in vars(engine.counters).items()}
+        if "coupled" in way:
+            assert written[way] == written["plain"], f"{way}: drafts have changed a text"
+        rows.append(row(way, engine, counted, seconds, options))
+    for engine in loaded.values():
+        engine.close()
+    return rows
+
+
+def hash_of(way: str, seed: int) -> int:
+    """An order of the ways that differs from round to round."""
+    return (sum(map(ord, way)) * (2 * seed + 1)) % 97
+
+
+def row(
+    way: str,
+    engine: LocalEngine,
+    counted: dict[str, float],
+    seconds: dict[str, list[float]],
+    options: Any,
+) -> dict[str, Any]:
+    """What is told of one way."""
+    per_token = sum(seconds[way]) / counted["output_tokens"]
+    tried, rejected = counted["draft_tokens"], counted["rejected_draft_tokens"]
+    found: dict[str, Any] = {
+        "name": f"{options.target} {options.texts} batch={options.batch}: {way}",
+        "tokens_per_s": round(1 / per_token, 2),
+        "output_tokens": int(counted["output_tokens"]),
+        "steps": int(counted["steps"]),
+        "tried": int(tried),
+        "accepted": int(tried - rejected),
+        "acceptance": round((tried - rejected) / tried, 4) if tried else None,
+        "draft_seconds": round(counted["draft_s"], 3),
+    }
+    if way != "plain":
+        ratios = [p / s for p, s in zip(seconds["plain"], seconds[way], strict=True)]
+        if "maximal" in way:  # other texts, of other lengths
+            found["ratio"] = None
+        else:
+            found["ratio"] = round(statistics.median(ratios), 3)
+            found["ratio_of_sums"] = round(sum(seconds["plain"]) / sum(seconds[way]), 3)
+        speculation = engine._batch._speculation
+        drafter = speculation._drafter if speculation is not None else None
+        draft_curve = drafter._curve if isinstance(drafter, DraftModel) else None
+        first = first_acceptance(tried, rejected, counted["output_tokens"] - counted["steps"])
+        if first is not None and options.batch == 1:
+            found["bound"] = round(bound(first, engine._batch.curve, draft_curve, 200), 3)
+    print(found)
+    return found
+
+
+def first_acceptance(tried: float, rejected: float, gained: float) -> float | None:
+    """The chance of one token: every miss ends a block."""
+    accepted = tried - rejected
+    return accepted / (accepted + max(1.0, min(rejected, gained))) if accepted > 0 else None
+
+
+def peers(folder: Path, options: argparse.Namespace) -> list[dict[str, Any]]:
+    """llama.cpp with and without speculation, by its own tools, at temperature 0."""
+    rows = []
+    target, draft = find(options.target), find(options.draft)
+    prompt = {"maths": MATHS, "code": CODE}[options.texts][0]
+    common = ["-m", str(target), "-p", prompt, "-n", str(options.tokens), "--temp", "0"]
+    for name, command in (
+        ("llama.cpp plain", ["llama-completion", *common, "-no-cnv"]),
+        ("llama.cpp speculative", ["llama-speculative-simple", *common, "-md", str(draft)]),
+    ):
+        done = subprocess.run(
+            [str(folder / command[0]), *command[1:]], capture_output=True, text=True, check=True
+        )
+        told = done.stdout + done.stderr
+        speed = re.search(r"(?:decoded|eval time).*?([\d.]+) (?:t/s|tokens per second)", told)
+        accept = re.search(r"accept\s*=\s*([\d.]+)", told)
+        rows.append(
+            {
+                "name": f"{options.target} {options.texts}: {name}",
+                "tokens_per_s": float(speed[1]) if speed else None,
+                "acceptance": float(accept[1]) / 100 if accept else None,
+            }
+        )
+        print(rows[-1])
+    return rows
+
+
+def main() -> None:
+    """Measures, prints, and writes the results."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--target", default="smollm2-135m")
+    parser.add_argument("--draft")
+    parser.add_argument("--texts", choices=["maths", "code"], default="code")
+    parser.add_argument("--ways", nargs="*", default=[])
+    parser.add_argument("--prompts", type=int, default=8)
+    parser.add_argument("--batch", type=int, default=1)
+    parser.add_argument("--tokens", type=int, default=128)
+    parser.add_argument("--temperature", type=float, default=0.0)
+    parser.add_argument("--top-p", type=float)
+    parser.add_argument("--kv-bytes", type=int, default=256 << 20)
+    parser.add_argument("--peers", type=Path)
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    rows = measure(options)
+    if options.peers is not None:
+        rows += peers(options.peers, options)
+    if options.json is not None:
+        write_result(options.json, command=["python", *sys.argv], rows=rows, seed=1)
+
+
+if __name__ == "__main__":
+    main()

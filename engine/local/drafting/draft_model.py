@@ -1,0 +1,289 @@
+"""Drafts by a smaller model of the same vocabulary, with keys and values in a tree of its own.
+
+It draws by the calls' own sampling: under `coupled` by the call's own noise for that position, so
+that both models mostly draw the same token; under `maximal` by noise of its own. Penalties and
+constraints are left to the model itself.
+
+How many calls it drafts for, and how far, follows from what its own steps take, what the model's
+rows take, and how likely its guesses are: so it rests in wide batches, and looks again now and then
+whether its guesses have become better.
+
+*Cost:* a step of the draft model for each token of the longest draft, and each prompt once.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterable
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass, field, replace
+
+import torch
+
+from ttc.engine.local.curve import Curve, Load
+from ttc.engine.local.drafting.budget import MOST_DRAFTS, DraftBudget
+from ttc.engine.local.drafting.draft import Acceptance, Draft, Wish
+from ttc.engine.local.kv import KVPool
+from ttc.engine.local.model import Model
+from ttc.engine.local.page import Path, common_length
+from ttc.engine.local.plan import PAGE, Plan, Span
+from ttc.engine.local.sample import Draw, Drawn
+from ttc.engine.local.sequence import Sequence
+from ttc.engine.local.tree import RadixTree
+from ttc.engine.local.warmup import warm_up
+from ttc.errors import MemoryExhausted
+from ttc.types import Sampling
+
+__all__ = ["DraftModel"]
+
+_KINDS = 8  # by the probability that the draft model itself gives to a token
+_MOST_PROMPT = 256  # rows of prompts in a step
+_FIRST = 32  # steps that draft before anything is known
+_REST = 128  # steps after which it looks whether it would pay again
+_MARGIN = 1.02
+_OWN_NOISE = 0x5851F42D4C957F2D
+_WARM_S = 1.0
+
+
+@dataclass(kw_only=True)
+class _Held:
+    """What the draft model has of a call."""
+
+    path: Path
+    sampling: Sampling
+    written: list[int] = field(default_factory=list)
+    """Drafted tokens whose keys and values lie after those of the path."""
+
+
+@dataclass(kw_only=True)
+class _Open:
+    """A draft that is being made."""
+
+    wish: Wish
+    held: _Held
+    draft: Draft
+    survival: float = 1.0
+
+    @property
+    def is_short(self) -> bool:
+        """Whether it may grow."""
+        return len(self.draft.tokens) < self.wish.most
+
+
+class DraftModel:
+    """Drafts by a model.
+
+    Args:
+        model: what drafts.
+        name: the model, as results name it.
+        unsampled: tokens that are never drawn.
+        acceptance: by what rule its drafts are accepted.
+    """
+
+    priors = tuple((kind + 0.5) / _KINDS for kind in range(_KINDS))
+
+    def __init__(
+        self, model: Model, *, name: str, unsampled: Iterable[int], acceptance: Acceptance
+    ) -> None:
+        self.name, self._model = name, model
+        self.page_bytes = KVPool.page_bytes(model.costs)
+        self._decides = acceptance == "maximal"
+        self._unsampled = torch.tensor(sorted(unsampled), dtype=torch.int64)
+        self._curve = Curve(model.costs)
+        self._curve.start(warm_up(model, _WARM_S))
+        self._held: dict[Sequence, _Held] = {}
+        self._rested = self._drafted = 0
+
+    def reserve(self, num_pages: int) -> None:
+        """The model has so many pages; this one gets as many."""
+        self.tree = RadixTree(num_pages, PAGE, known_bytes=0)
+        self._pool = self._model.make_pool(num_pages)
+
+    def forget(self, calls: Iterable[Sequence]) -> None:
+        """Calls have left the batch; what was computed of them may be found again."""
+        for call in calls:
+            if call in self._held:
+                self._settle(call, self._held[call])
+                self.tree.release(self._held.pop(call).path)
+
+    def draft(self, wishes: Seq[Wish], budget: DraftBudget) -> list[Draft]:
+        """A draft for each wish, of those that it pays to draft for."""
+        depth = max(wish.most for wish in wishes)
+        chosen = list(wishes)
+        if not self._decides:
+            chosen, depth = self._plan(wishes, budget)
+        started = {
+            wish.call: _Open(wish=wish, held=held, draft=Draft())
+            for wish in chosen
+            if (held := self._hold(wish.call)) is not None
+        }
+        going = self._read_prompts(list(started.values()))
+        for _ in range(depth):
+            going = [one for one in going if one.is_short and self._has_room(one)]
+            if not going or not self._pays(going, started.values(), budget):
+                break
+            self._extend(going, budget)
+        return [started[w.call].draft if w.call in started else Draft() for w in wishes]
+
+    def _plan(self, wishes: Seq[Wish], budget: DraftBudget) -> tuple[list[Wish], int]:
+        """For which calls to draft, and how far at most."""
+        self._drafted += 1
+        ordered = sorted(wishes, key=lambda wish: -wish.likely)
+        best, found = _MARGIN * budget.num_calls / budget.plain_s, (0, 0)
+        sizes = {len(ordered) >> shift for shift in range(len(ordered).bit_length())}
+        for size in sorted(sizes):
+            chances = [budget.usual(wish.likely) for wish in ordered[:size]]
+            step_s = self._seconds([wish.call for wish in ordered[:size]])
+            gained = 0.0
+            for depth in range(1, MOST_DRAFTS + 1):
+                gained += sum(chance**depth for chance in chances)
+                seconds = budget.seconds(size * depth) + depth * step_s
+                if (rate := (budget.num_calls + gained) / seconds) > best:
+                    best, found = rate, (size, depth)
+        size, depth = found
+        if size:
+            self._rested = 0
+            return ordered[:size], MOST_DRAFTS if self._drafted > _FIRST else depth
+        self._rested += 1
+        is_due = self._rested >= _REST or self._drafted <= _FIRST
+        if is_due:
+            self._rested = 0
+        return (ordered[:1], 1) if is_due else ([], 0)
+
+    def _seconds(self, calls: Seq[Sequence]) -> float:
+        """How long a step of one token of each takes."""
+        seen = sum(len(call.tokens) for call in calls)
+        return self._curve(Load(rows=len(calls), draws=len(calls), seen=seen))
+
+    def _pays(self, going: Seq[_Open], started: Iterable[_Open], budget: DraftBudget) -> bool:
+        """Whether one more token of these drafts is worth its time, if their tokens are tried."""
+        drafts = [one.draft for one in started]
+        longest = max(len(draft.tokens) for draft in drafts)
+        if not longest:
+            return True
+        step_s = self._seconds([one.wish.call for one in going])
+        tried = sum(len(draft.tokens) for draft in drafts)
+        gained = sum(one.survival for one in going)
+        expected = budget.num_calls + gained
+        seconds = budget.seconds(tried) + longest * step_s
+        more = sum(one.survival * budget.usual(one.wish.likely) for one in going)
+        later = budget.seconds(tried + len(going)) + (longest + 1) * step_s
+        return (expected + more) / later > expected / seconds
+
+    def _hold(self, call: Sequence) -> _Held | None:
+        """What it has of a call, up to what has come true; `None` where it has no room."""
+        held = self._held.get(call)
+        if held is not None:
+            self._settle(call, held)
+            return held
+        try:
+            path = self.tree.join(self.tree.match(call.tokens))
+        except MemoryExhausted:
+            self._give_up()
+            return None
+        sampling = replace(
+            call.request.sampling,
+            logprobs=0,
+            entropy=False,
+            constraint=None,
+            repetition_penalty=None,
+            presence_penalty=None,
+            frequency_penalty=None,
+        )
+        held = self._held[call] = _Held(path=path, sampling=sampling)
+        return held
+
+    def _give_up(self) -> None:
+        """There is no page; where drafts decide results, that is an error."""
+        if self._decides:
+            raise MemoryExhausted(
+                "the draft model has no memory for keys and values left; load the engine with a "
+                "greater kv_bytes",
+                retryable=True,
+            )
+
+    def _settle(self, call: Sequence, held: _Held) -> None:
+        """Keeps what was drafted and came true, and gives the rest back."""
+        came = call.tokens[held.path.length : -1]
+        self.tree.record(held.path, came[: common_length(held.written, came)])
+        held.written.clear()
+        self.tree.cut_back(held.path)
+
+    def _has_room(self, one: _Open) -> bool:
+        """Gives a path the pages of one more token, if there are any."""
+        held = one.held
+        end = max(held.path.length + len(held.written) + 1, len(one.wish.call.tokens))
+        if end > self._model.config.context:
+            return False
+        try:
+            self.tree.grow(held.path, end)
+        except MemoryExhausted:
+            self._give_up()
+            return False
+        return True
+
+    def _read_prompts(self, opened: Seq[_Open]) -> list[_Open]:
+        """Computes all but the last token of calls; returns those that have so much."""
+        while True:
+            room, spans = _MOST_PROMPT, []
+            for one in opened:
+                call, path = one.wish.call, one.held.path
+                count = min(len(call.tokens) - 1 - path.length, room)
+                if count > 0 and self._has_room(one):
+                    spans.append((one, call.tokens[path.length : path.length + count]))
+                    room -= count
+            if spans:
+                self._forward([(one, tokens) for one, tokens in spans], [])
+                for one, tokens in spans:
+                    self.tree.record(one.held.path, tokens)
+            if not (self._decides and spans):
+                break
+        return [o for o in opened if o.held.path.length == len(o.wish.call.tokens) - 1]
+
+    def _extend(self, going: Seq[_Open], budget: DraftBudget) -> None:
+        """Adds a token to each draft."""
+        draws, rows = [], []
+        for one in going:
+            call, tokens = one.wish.call, one.draft.tokens
+            seed = call.request.seed ^ (_OWN_NOISE if self._decides else 0)
+            position = len(call.tokens) + len(tokens)
+            draws.append(Draw(one.held.sampling, seed, position))
+            rows.append((one, [tokens[-1] if tokens else call.tokens[-1]]))
+        logits = self._forward(rows, draws)
+        drawn = self._model.draw(logits, draws)
+        for row, (one, written) in enumerate(rows):
+            if one.draft.tokens:
+                one.held.written += written
+            else:
+                self.tree.record(one.held.path, written)
+            self._note(one, row, drawn, budget)
+            if self._decides:
+                one.draft.logits.append(logits[row].clone())
+
+    def _note(self, one: _Open, row: int, drawn: Drawn, budget: DraftBudget) -> None:
+        probability = math.exp(min(0.0, drawn.logprobs[row]))
+        kind = min(_KINDS - 1, int(probability * _KINDS))
+        one.draft.tokens.append(drawn.token_ids[row])
+        one.draft.kinds.append(kind)
+        one.survival *= budget.chance(kind, one.wish.likely)
+
+    def _forward(self, rows: Seq[tuple[_Open, list[int]]], draws: Seq[Draw]) -> torch.Tensor:
+        """Computes tokens after those of their paths; returns logits of rows that are drawn."""
+        begun = time.perf_counter()
+        token_ids, spans, seen = list[int](), list[Span](), 0
+        for one, tokens in rows:
+            start = one.held.path.length + len(one.held.written)
+            spans.append(Span(one.held.path.table, start, len(tokens)))
+            seen += len(tokens) * start + len(tokens) * (len(tokens) + 1) // 2
+            token_ids += tokens
+        if self.tree.copies:
+            self._pool.copy([(source, page.place) for page, source in self.tree.copies.items()])
+            self.tree.copies.clear()
+        wanted = torch.arange(len(token_ids) if draws else 0)
+        logits = self._model.forward(torch.tensor(token_ids), Plan(spans), self._pool, wanted)
+        if len(self._unsampled) and draws:
+            logits.index_fill_(1, self._unsampled, -torch.inf)
+        load = Load(rows=len(token_ids), draws=len(draws), seen=seen)
+        self._curve.note(load, time.perf_counter() - begun)
+        return logits

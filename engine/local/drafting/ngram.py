@@ -1,0 +1,170 @@
+"""Drafts by looking up what followed the same few tokens before.
+
+`own` looks in the call's own text, prompt included. `tree` looks in all texts that go on from one
+root: those of siblings that run, of calls that have ended, and of those that were cut off. Under
+`coupled` acceptance it does not matter to a result whose text has come first.
+
+*Source:* prompt look-up (Saxena 2023) and the n-gram pool of Fu et al. 2024, arXiv 2402.02057.
+*Differs:* several lengths are looked up, the longest that is known wins, and an entry changes only
+when it was wrong more often than right of late. *Cost:* four look-ups for each token that comes,
+and up to four for each that is drafted; about 100 bytes for each entry, of which there is a most.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable
+from collections.abc import Sequence as Seq
+from typing import Literal
+
+from ttc.engine.local.drafting.budget import DraftBudget
+from ttc.engine.local.drafting.draft import Draft, Wish
+from ttc.engine.local.path import segment_tokens
+from ttc.engine.local.sequence import Sequence
+
+__all__ = ["NgramDrafter", "NgramIndex"]
+
+_LENGTHS = (5, 3, 2, 1)
+_LEVELS = 4  # how sure an entry is: 0 to 3
+_MOST_INDICES = 32
+_MOST_ENTRIES = 1 << 16
+
+_Entries = dict[tuple[int, ...], int]
+
+
+class NgramIndex:
+    """What followed which few tokens.
+
+    The oldest half is forgotten when there are too many entries.
+
+    Args:
+        most: entries, at most.
+    """
+
+    num_kinds = len(_LENGTHS) * _LEVELS
+
+    def __init__(self, most: int = _MOST_ENTRIES) -> None:
+        self._half = most // 2
+        self._new: _Entries = {}
+        self._old: _Entries = {}
+
+    def __len__(self) -> int:
+        """Entries that it holds."""
+        return len(self._new) + len(self._old)
+
+    def copy(self) -> NgramIndex:
+        """Another one that knows the same."""
+        other = NgramIndex(2 * self._half)
+        other._new, other._old = self._new.copy(), self._old.copy()
+        return other
+
+    def add(self, tokens: Seq[int], start: int = 0) -> None:
+        """Learns what tokens follow from `start` on; those before are their context."""
+        for place in range(start, len(tokens)):
+            token = tokens[place]
+            for length in _LENGTHS:
+                if length <= place:
+                    self._learn(tuple(tokens[place - length : place]), token)
+
+    def _learn(self, key: tuple[int, ...], token: int) -> None:
+        entry = self._new.get(key)
+        if entry is None:
+            entry = self._old.pop(key, None)
+            if len(self._new) >= self._half:
+                self._old, self._new = self._new, {}
+        if entry is None:
+            entry = token * _LEVELS
+        elif entry // _LEVELS == token:
+            entry += entry % _LEVELS < _LEVELS - 1
+        else:
+            entry = entry - 1 if entry % _LEVELS else token * _LEVELS
+        self._new[key] = entry
+
+    def follow(self, tail: Seq[int]) -> tuple[int, int] | None:
+        """The token that is thought to follow the last ones, and of what kind the guess is."""
+        for number, length in enumerate(_LENGTHS):
+            if length <= len(tail):
+                key = tuple(tail[len(tail) - length :])
+                entry = self._new.get(key)
+                entry = self._old.get(key) if entry is None else entry
+                if entry is not None:
+                    token, level = divmod(entry, _LEVELS)
+                    return token, number * _LEVELS + level
+        return None
+
+
+class NgramDrafter:
+    """Drafts by n-grams.
+
+    Args:
+        reach: whose texts are looked in.
+    """
+
+    num_kinds = NgramIndex.num_kinds
+    priors = (0.3,) * num_kinds
+    page_bytes = 0
+
+    def __init__(self, reach: Literal["own", "tree"]) -> None:
+        self.name = "ngram" if reach == "own" else "tree"
+        self._is_shared = reach == "tree"
+        self._places: dict[Sequence, tuple[NgramIndex, int]] = {}  # and how much of it is learnt
+        self._indices: OrderedDict[tuple[int, ...], NgramIndex] = OrderedDict()
+
+    def reserve(self, num_pages: int) -> None:
+        """It keeps no pages."""
+
+    def draft(self, wishes: Seq[Wish], budget: DraftBudget) -> list[Draft]:
+        """A draft for each wish, as long as it may pay."""
+        for wish in wishes:  # all first: siblings learn from one another
+            self._catch_up(wish.call)
+        return [self._draft(wish, budget) for wish in wishes]
+
+    def forget(self, calls: Iterable[Sequence]) -> None:
+        """Calls have left the batch; what they wrote is kept where others may look in it."""
+        for call in calls:
+            if call in self._places:
+                if self._is_shared:
+                    self._catch_up(call)
+                del self._places[call]
+
+    def _draft(self, wish: Wish, budget: DraftBudget) -> Draft:
+        index, _ = self._places[wish.call]
+        tail, draft, survival = wish.call.tokens[-_LENGTHS[0] :], Draft(), 1.0
+        while len(draft.tokens) < wish.most and (found := index.follow(tail)):
+            token, kind = found
+            draft.tokens.append(token)
+            draft.kinds.append(kind)
+            survival *= budget.chance(kind, wish.likely)
+            if survival <= budget.floor:  # it is compared with what comes, and not tried
+                break
+            tail = [*tail[-_LENGTHS[0] + 1 :], token]
+        return draft
+
+    def _catch_up(self, call: Sequence) -> None:
+        """Learns what a call has written since."""
+        index, known = self._places.get(call) or self._begin(call)
+        index.add(call.tokens, known)
+        self._places[call] = index, len(call.tokens)
+
+    def _begin(self, call: Sequence) -> tuple[NgramIndex, int]:
+        """The index that a call looks in, and how much of its tokens that holds."""
+        prompt = tuple(call.tokens[: call.prompt_length])
+        if not self._is_shared:
+            return self._index(prompt).copy(), len(prompt)
+        segments = call.request.branch.lineage()
+        index = self._index(tuple(segment_tokens(next(segments))))
+        given = 0  # tokens at the end of the prompt that no call has written
+        for segment in segments:
+            given = 0 if segment.finish_reason else given + len(segment_tokens(segment))
+        return index, len(prompt) - given
+
+    def _index(self, begin: tuple[int, ...]) -> NgramIndex:
+        """The index of the texts that begin so."""
+        index = self._indices.get(begin)
+        if index is None:
+            index = self._indices[begin] = NgramIndex()
+            index.add(begin)
+            if len(self._indices) > _MOST_INDICES:
+                self._indices.popitem(last=False)
+        self._indices.move_to_end(begin)
+        return index

@@ -1,0 +1,100 @@
+"""Speculative decoding of one batch: drafts for its calls, and what became of them.
+
+A step tries drafted tokens as further rows of a call, as if they were a part of its prompt. Each
+row is drawn from as it would be in a step of its own; the call goes on to the next one while what
+was drawn is what was drafted. So a step gives every call its next token, and mostly more.
+
+Knows no model, no tensors and no pages.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from collections.abc import Sequence as Seq
+from itertools import accumulate
+from operator import mul
+
+from ttc.engine.local.call import Call
+from ttc.engine.local.curve import Curve
+from ttc.engine.local.drafting.budget import MOST_DRAFTS, DraftBudget
+from ttc.engine.local.drafting.draft import Acceptance, Draft, Drafter, Proposal, Trial, Wish
+from ttc.engine.local.drafting.survival import Record, Survival
+from ttc.engine.local.sequence import Sequence
+
+__all__ = ["Speculation"]
+
+
+class Speculation:
+    """Drafts for the calls of a batch. It belongs to the engine's thread.
+
+    Args:
+        drafter: who guesses.
+        acceptance: by what rule guesses become tokens.
+        curve: how long the model's steps take.
+    """
+
+    def __init__(self, drafter: Drafter, acceptance: Acceptance, curve: Curve) -> None:
+        self._drafter, self._curve = drafter, curve
+        self._decides = acceptance == "maximal"
+        self.numerics = f" maximal({drafter.name})" if self._decides else ""
+        """What results depend on besides the model."""
+        self._survival = Survival(drafter.priors)
+        self._records: dict[Sequence, Record] = {}
+        self._guessed: dict[Sequence, tuple[int, Draft]] = {}  # from which token on
+
+    def draft(self, calls: Seq[Sequence], *, alone: bool) -> Trial:
+        """What a step tries beside the next token of each of these calls.
+
+        Args:
+            calls: those that a token is drawn for.
+            alone: whether nothing else is computed. Beside prompts nothing is tried: they take the
+                time that it would be for.
+        """
+        if not calls or not (alone or self._decides):
+            return Trial()
+        begun = time.perf_counter()
+        for call in calls:
+            self._learn(call)
+        budget = DraftBudget(self._curve, self._survival, [len(call.tokens) for call in calls])
+        rooms = [min(MOST_DRAFTS, call.draft_room) if alone else 0 for call in calls]
+        records = [self._records.setdefault(call, Record()) for call in calls]
+        wishes = [
+            Wish(call, room + 1 if self._decides else max(room, 1), record.factor)
+            for call, room, record in zip(calls, rooms, records, strict=True)
+        ]
+        drafts = self._drafter.draft(wishes, budget)
+        seconds = time.perf_counter() - begun
+        chains = []
+        for wish, room, draft in zip(wishes, rooms, drafts, strict=True):
+            self._guessed[wish.call] = len(wish.call.tokens), draft
+            # By the rejection rule each row needs to know what was proposed to follow it.
+            most = min(room, len(draft.tokens) - self._decides) if draft.tokens else 0
+            chances = (budget.chance(kind, wish.likely) for kind in draft.kinds[:most])
+            chains.append(list(accumulate(chances, mul)))
+        counts = budget.choose(chains, seconds)
+        rows: dict[Call, Seq[int]] = {}
+        proposals: dict[Sequence, Seq[Proposal]] = {}
+        for call, draft, count in zip(calls, drafts, counts, strict=True):
+            legal = call.num_triable(draft.tokens[:count])
+            if legal:
+                rows[call] = draft.tokens[:legal]
+            if self._decides and draft.tokens:
+                proposals[call] = draft.proposals(legal + 1)
+        return Trial(rows=rows, proposals=proposals, seconds=seconds)
+
+    def forget(self, calls: Iterable[Sequence]) -> None:
+        """Calls have left the batch."""
+        calls = list(calls)
+        self._drafter.forget(calls)
+        for call in calls:
+            self._records.pop(call, None)
+            self._guessed.pop(call, None)
+
+    def _learn(self, call: Sequence) -> None:
+        """Compares what was guessed with what has come."""
+        guess = self._guessed.pop(call, None)
+        if guess is not None:
+            start, draft = guess
+            came = call.tokens[start:]
+            self._survival.note(self._records[call], draft.tokens, draft.kinds, came)

@@ -1,0 +1,309 @@
+"""Who drafts, and how much is tried: look-up, chances, the budget, a draft model, and options."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.engine.conftest import TINY, tiny_weights
+from tests.engine.guessers import Guess, Guesser, random_tokens
+from ttc.costs import Costs
+from ttc.engine.local import LocalEngine
+from ttc.engine.local.curve import Curve, Load
+from ttc.engine.local.drafting.budget import DraftBudget
+from ttc.engine.local.drafting.draft_model import DraftModel
+from ttc.engine.local.drafting.ngram import NgramDrafter, NgramIndex
+from ttc.engine.local.drafting.options import Drafting, check_vocabulary, drafting_of
+from ttc.engine.local.drafting.survival import Record, Survival
+from ttc.engine.local.files.gguf import GGUFFile
+from ttc.engine.local.model import Llama
+from ttc.engine.local.source import ModelSource
+from ttc.engine.local.text.tokenizer import TextTokens
+from ttc.errors import ModelFileError
+from ttc.ports import Request
+
+MakeEngine = Callable[..., LocalEngine]
+Ask = Callable[..., Request]
+
+
+def curve_of(seconds: dict[int, float]) -> Curve:
+    """A curve that was measured so."""
+    curve = Curve(Costs(flops_per_token=100, flops_per_draw=50, attention=((1, None),)))
+    loads = [(Load(rows=n, draws=n, seen=n), s) for n, s in seconds.items()]
+    curve.start(loads)
+    return curve
+
+
+BOUND_BY_MEMORY = {1: 0.010, 4: 0.0105, 16: 0.014, 64: 0.050}
+BOUND_BY_ARITHMETIC = {1: 0.010, 4: 0.040, 16: 0.160, 64: 0.640}
+
+
+def budget(seconds: dict[int, float], calls: int) -> DraftBudget:
+    """The budget of a step."""
+    return DraftBudget(curve_of(seconds), Survival([0.5]), [50] * calls)
+
+
+def test_the_longest_context_decides_what_follows() -> None:
+    index = NgramIndex()
+    index.add([1, 2, 3, 9, 2, 3, 4])
+
+    assert index.follow([1, 2, 3])[0] == 9  # type: ignore[index]
+    assert index.follow([7, 2, 3])[0] == 4  # type: ignore[index]
+    assert index.follow([8]) is None
+
+
+def test_what_was_right_twice_outlasts_one_exception() -> None:
+    index = NgramIndex()
+    for following in (5, 5, 6):
+        index.add([1, following], 1)
+    assert index.follow([1])[0] == 5  # type: ignore[index]
+    index.add([1, 6, 0], 1)
+    assert index.follow([1])[0] == 6  # type: ignore[index]
+
+
+@given(st.lists(st.integers(0, 3), max_size=60), st.integers(0, 60))
+@settings(max_examples=60, deadline=None)
+def test_an_index_is_a_function_of_its_text(text: list[int], cut: int) -> None:
+    """However the text came in: so drafts of a call depend on nothing but its tokens."""
+    whole, pieces = NgramIndex(), NgramIndex()
+    whole.add(text)
+    pieces.add(text[:cut])
+    pieces = pieces.copy()
+    pieces.add(text, min(cut, len(text)))
+
+    for end in range(len(text) + 1):
+        assert whole.follow(text[:end]) == pieces.follow(text[:end])
+
+
+def test_an_index_keeps_no_more_than_its_most() -> None:
+    """The oldest go; what is used stays."""
+    index = NgramIndex(400)
+    for token in range(0, 3000, 2):
+        index.add([1, 2, 3, 7, 1000 + token, 1001 + token], 1)
+        assert len(index) <= 400
+
+    assert index.follow([1, 2, 3])[0] == 7  # type: ignore[index]
+    assert index.follow([1000]) is None
+
+
+def test_chances_are_learnt_by_kind_and_by_call() -> None:
+    survival, good, bad = Survival([0.5, 0.5]), Record(), Record()
+    for _ in range(60):
+        survival.note(good, [1, 1], [0, 0], [1, 1])
+        survival.note(bad, [1], [0], [2])
+        survival.note(good, [1], [1], [2])
+
+    assert survival.chance(1) < 0.1
+    assert 0.5 < survival.chance(0) < 0.8
+    assert survival.chance(0, bad.factor) < survival.chance(0) < survival.chance(0, good.factor)
+
+
+def test_guesses_after_the_first_miss_teach_nothing() -> None:
+    survival = Survival([0.5, 0.5])
+    before = survival.chance(1)
+    survival.note(Record(), [1, 1], [0, 1], [2, 1])
+
+    assert survival.chance(1) == before
+
+
+def test_a_step_tries_what_memory_gives_for_nothing() -> None:
+    """Alone, rows cost little, so even doubtful tokens are tried; certain ones all."""
+    alone = budget(BOUND_BY_MEMORY, 1)
+
+    assert alone.choose([[0.9, 0.8, 0.7, 0.6]]) == [4]
+    assert alone.choose([[0.3]]) == [1]
+    assert alone.choose([[0.001]]) == [0]
+
+
+def test_drafts_fade_in_wide_batches() -> None:
+    """What is tried of 64 calls is what is nearly certain, and of one call nearly all."""
+    chains = [0.8**n for n in range(1, 9)]
+    tried = [sum(budget(BOUND_BY_MEMORY, n).choose([chains] * n)) / n for n in (1, 4, 16, 64)]
+
+    assert tried == sorted(tried, reverse=True)
+    assert tried[0] >= 6
+    assert tried[-1] == 0
+
+
+def test_where_every_row_costs_as_much_nothing_is_tried() -> None:
+    assert budget(BOUND_BY_ARITHMETIC, 1).choose([[0.9, 0.8]]) == [0]
+    assert budget(BOUND_BY_ARITHMETIC, 8).choose([[0.9, 0.8]] * 8) == [0] * 8
+
+
+def test_the_likely_call_gets_the_rows() -> None:
+    """Ragged: each call has as many as its own chances are worth."""
+    counts = budget(BOUND_BY_MEMORY, 2).choose([[0.95, 0.9, 0.86], [0.02]])
+
+    assert counts == [3, 0]
+
+
+@pytest.mark.parametrize("calls", [1, 4, 16, 64])
+@pytest.mark.parametrize("chance", [0.0, 0.3, 0.9])
+def test_no_set_is_chosen_that_the_curve_says_is_slower(calls: int, chance: float) -> None:
+    """Tokens per second are at least those of plain decoding, with any drafter."""
+    for seconds in (BOUND_BY_MEMORY, BOUND_BY_ARITHMETIC):
+        step = budget(seconds, calls)
+        chain = [chance**n for n in range(1, 9)]
+        counts = step.choose([chain] * calls)
+        tokens = calls + sum(sum(chain[:count]) for count in counts)
+
+        assert tokens / step.seconds(sum(counts)) >= calls / step.plain_s
+
+
+def drafting(guess: Guess) -> Drafting:
+    return Drafting(make=lambda: Guesser(guess))
+
+
+def test_a_drafter_that_is_always_wrong_is_soon_not_tried(load: MakeEngine, ask: Ask) -> None:
+    """It is still watched, at no row's cost."""
+    engine = load(drafting=drafting(random_tokens()))
+    engine.submit(ask("hopeless", 120, seed=2)).future.result(60)
+    tried = engine.counters.draft_tokens
+    engine.submit(ask("hopeless", 120, seed=8)).future.result(60)
+
+    assert engine.counters.draft_tokens - tried <= 16
+
+
+def test_a_tree_drafts_from_calls_that_have_ended(load: MakeEngine, ask: Ask) -> None:
+    """A second greedy call of one root writes what the first one wrote, in fewer steps."""
+    engine = load(drafting=Drafting(make=lambda: NgramDrafter("tree")))
+    steps = []
+    for _ in range(2):
+        before = engine.counters.steps
+        engine.submit(ask("it ends", 60, temperature=0)).future.result(60)
+        steps.append(engine.counters.steps - before)
+
+    assert steps[1] <= steps[0] // 2
+    assert engine.counters.rejected_draft_tokens < engine.counters.draft_tokens
+
+
+def by_model(weights: dict[str, torch.Tensor], acceptance: Any = "coupled") -> Drafting:
+    """What drafts by a tiny model of these weights."""
+
+    def make() -> DraftModel:
+        model = Llama(TINY, weights, torch.float32)
+        return DraftModel(model, name="draft", unsampled=(), acceptance=acceptance)
+
+    return Drafting(make=make, acceptance=acceptance)
+
+
+def blurred(amount: float) -> dict[str, torch.Tensor]:
+    """The tiny model's weights with noise."""
+    generator = torch.Generator().manual_seed(1)
+    return {
+        name: w + amount * w.std(correction=0) * torch.randn(w.shape, generator=generator)
+        for name, w in tiny_weights().items()
+    }
+
+
+@pytest.fixture
+def eager(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everything is drafted, and every drafted token is tried."""
+    monkeypatch.setattr(
+        DraftBudget, "choose", lambda self, chains, spent_s: [len(chain) for chain in chains]
+    )
+    monkeypatch.setattr(DraftModel, "_plan", lambda self, wishes, budget: (list(wishes), 4))
+    monkeypatch.setattr(DraftModel, "_pays", lambda self, going, started, budget: True)
+
+
+REQUESTS = [("one", 1.0), ("two, rather longer", 0.0), ("y" * 40, 0.7), ("three", 0.9)]
+
+
+def results(engine: LocalEngine, requests: list[Request]) -> list[object]:
+    """Tokens and log probabilities of calls that run together."""
+    futures = [engine.submit(request).future for request in requests]
+    return [(f.result(60).token_ids, f.result(60).logprobs) for f in futures]
+
+
+@pytest.mark.usefixtures("eager")
+@pytest.mark.parametrize("noise", [0.0, 0.05, 3.0])
+def test_a_draft_model_changes_no_bit(load: MakeEngine, ask: Ask, noise: float) -> None:
+    """The model itself is always right; a blurred one often; another one hardly ever."""
+    requests = [ask(p, 30, seed=i, temperature=t) for i, (p, t) in enumerate(REQUESTS)]
+    plain = results(load(), requests)
+    engine = load(drafting=by_model(blurred(noise)))
+
+    assert results(engine, requests) == plain
+    counters = engine.counters
+    assert counters.draft_tokens > 0
+    part = counters.rejected_draft_tokens / counters.draft_tokens
+    assert part == 0.0 if noise == 0 else part < 0.9 if noise < 1 else part > 0.7
+    assert results(engine, requests) == plain  # from the caches of both
+
+
+@pytest.mark.usefixtures("eager")
+def test_a_draft_models_pages_are_whole(load: MakeEngine, ask: Ask) -> None:
+    """Every page is free, idle or used, once; and none is used when calls have ended."""
+    drafting = by_model(blurred(0.05))
+    made = list[DraftModel]()
+
+    def make() -> Any:
+        made.append(drafting.make())  # type: ignore[arg-type]
+        return made[0]
+
+    engine = load(drafting=replace(drafting, make=make))
+    for seed in range(3):
+        results(engine, [ask(f"pages {seed % 2}", 20 + seed, seed=s) for s in range(3)])
+    made[0].tree.check()
+
+    assert made[0].tree.num_used == 0
+
+
+@pytest.mark.usefixtures("eager")
+def test_by_the_rejection_rule_a_draft_model_decides_by_seed_alone(
+    load: MakeEngine, ask: Ask
+) -> None:
+    """Alone, together, from the caches: the same tokens; and greedy ones as without drafts."""
+    requests = [ask(p, 20, seed=i, temperature=t) for i, (p, t) in enumerate(REQUESTS)]
+    maximal = by_model(blurred(0.05), "maximal")
+    engine = load(drafting=maximal)
+    together = results(engine, requests)
+    alone = [results(load(drafting=maximal, max_sequences=2), [r])[0] for r in requests[:2]]
+    plain = results(load(), requests)
+
+    assert together[:2] == alone
+    assert results(engine, requests) == together
+    assert together[1] == plain[1]
+    assert together != plain
+    assert "maximal(draft)" in engine.numerics
+
+
+def test_what_is_not_understood_is_refused(tokens: TextTokens) -> None:
+    with pytest.raises(ValueError, match="acceptance is 'coupled' or 'maximal', not 'lossy'"):
+        drafting_of("ngram", "lossy", tokens, None)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="give speculate="):
+        drafting_of(None, "maximal", tokens, None)
+    with pytest.raises(ValueError, match="matter of timing"):
+        drafting_of("tree", "maximal", tokens, None)
+    with pytest.raises(ModelFileError, match="'ngram', 'tree' or a draft model"):
+        drafting_of("n-gram", "coupled", tokens, None)
+
+
+def test_a_draft_model_of_other_tokens_is_refused(
+    tokens: TextTokens, make_file: Callable[..., GGUFFile]
+) -> None:
+    """By the first token that differs."""
+    names = list(make_file().metadata["tokenizer.ggml.tokens"])  # type: ignore[arg-type]
+    names[3], names[4] = names[4], names[3]
+    swapped = TextTokens.from_gguf(make_file(tokens=names))
+    more = TextTokens.from_gguf(make_file(tokens=[*names, "more"], token_type=[1] * 262))
+
+    check_vocabulary(tokens, tokens, "same")
+    with pytest.raises(ModelFileError, match="'swapped' the token 3 stands for"):
+        check_vocabulary(swapped, tokens, "swapped")
+    with pytest.raises(ModelFileError, match="'more' has 262 tokens, and the model has 261"):
+        check_vocabulary(more, tokens, "more")
+
+
+def test_a_draft_models_memory_is_a_part_of_kv_bytes(load: MakeEngine, tiny: ModelSource) -> None:
+    plain = load(kv_bytes=1 << 20)
+    both = load(kv_bytes=1 << 20, drafting=by_model(tiny_weights()))
+
+    assert both.context == min(tiny.config.context, plain._batch.num_pages // 2 * 16)
+    assert both._batch.num_pages == plain._batch.num_pages // 2
