@@ -30,7 +30,7 @@ from ttc.registry import load_engine
 from ttc.solve import solve_many
 from ttc.types import Budget, Message
 
-__all__ = ["STRATEGIES", "Cell", "run_cell", "tasks_in"]
+__all__ = ["STRATEGIES", "Cell", "chat", "run_cell", "tasks_in"]
 
 STRATEGIES = (
     "greedy(max_tokens=512)",
@@ -103,7 +103,7 @@ def tasks_in(folder: Path, num_problems: int) -> dict[str, Callable[[], Task]]:
 
     def code() -> Task:
         task = human_eval(num_problems)
-        return replace(task, items=tuple(map(_chat, task.items)))
+        return replace(task, items=tuple(map(chat, task.items)))
 
     puzzles = lambda: game24(folder / "game24.csv", num_problems=num_problems)  # noqa: E731
     return {"game24": puzzles, "gsm8k": gsm8k, "human_eval": code}
@@ -116,7 +116,7 @@ def _asked(item: Item) -> Item:
     return Item(replace(item.problem, messages=(message,)), item.reference)
 
 
-def _chat(item: Item) -> Item:
+def chat(item: Item) -> Item:
     """A program to go on with, as a question that a chat model answers with all of it."""
     message = Message(role="user", content=f"{_ASK_CODE}```python\n{item.problem.prompt}\n```")
     return Item(replace(item.problem, prompt=None, messages=(message,)), item.reference)

@@ -15,6 +15,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, get_args
 
+from ttc.constraints import Schema
 from ttc.errors import EngineError, GraphError
 from ttc.graph import Cost, Flow, Node, Port, is_count
 from ttc.ports import Scope, Stream
@@ -30,8 +31,6 @@ from ttc.tools import Confirm, Tool, named_tool, tool_faults
 from ttc.types import Candidate, Sampling
 
 __all__ = ["Agent"]
-
-_SIDE_BY_SIDE = 16
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,10 +65,16 @@ class Agent(Node):
     what the user does not vouch for."""
     instructions: str = ""
     """What the model is told before the problem."""
+    constrain: bool = False
+    """Whether the arguments of a call are held to its tool's schema; needs an engine with
+    grammars, and costs a second call for each turn with a call. Of Qwen's form, Hermes' and
+    ReAct; the others have no mark that text shows."""
     temperature: float = 0.7
     top_p: float | None = None
     max_tokens: int = 512
     """The most output tokens of a turn."""
+    ahead: int = 16
+    """Branches in flight at once. With 1 a tight budget goes into whole branches, one by one."""
     role: str = "policy"
 
     def __post_init__(self) -> None:
@@ -94,7 +99,7 @@ class Agent(Node):
 
     def demands(self, given: Flow) -> Mapping[str, frozenset[str]]:
         """What the selector needs of those that speak, and of its own roles."""
-        own = {self.role: frozenset[str]()}
+        own = {self.role: frozenset({"grammar"} if self.constrain else ())}
         for placed in () if self.select is None else self._ended().walk():
             for role, needs in placed.node.demands(placed.given).items():
                 own[role] = own.get(role, frozenset()) | needs
@@ -113,6 +118,7 @@ class Agent(Node):
             max_repeats=self.max_repeats,
             votes=self.votes,
             max_tokens=self.max_tokens,
+            ahead=self.ahead,
         )
         if self.max_calls != 0 or isinstance(self.max_calls, bool):
             faults += count_faults(max_calls=self.max_calls)
@@ -128,7 +134,17 @@ class Agent(Node):
         faults += [f"two tools are called {name!r}" for name in set(names) if names.count(name) > 1]
         if not self.kit:
             faults.append("it has no tools; sample() needs none")
-        return faults + self._selector_faults(given)
+        return faults + self._schema_faults() + self._selector_faults(given)
+
+    def _schema_faults(self) -> list[str]:
+        """Schemas that no grammar enforces."""
+        faults = []
+        for tool in self.kit if self.constrain else ():
+            try:
+                Schema(tool.parameters)
+            except ValueError as error:
+                faults.append(f"constrain=True, and the schema of {tool.name} is none: {error}")
+        return faults
 
     def _selector_faults(self, given: Flow) -> list[str]:
         if self.select is None:
@@ -151,7 +167,8 @@ class Agent(Node):
         count = self.flow(given).count
         if count is None:
             return Cost(tokens=None, calls=None)
-        each = (self.max_turns + 1) * self.votes + self.max_calls
+        drawn = (self.max_turns + 1) * self.votes * (2 if self.constrain else 1)
+        each = drawn + self.max_calls
         if self.select is None:
             return Cost(tokens=None, calls=count * each)
         stages = self.max_turns + 1
@@ -195,7 +212,7 @@ class Agent(Node):
         async def ends(trajectory: Trajectory, index: int) -> Candidate:
             return (await self._followed(trajectory, turns, index)).candidate
 
-        async for candidate in turns.scope.map(ends, forks(), ahead=_SIDE_BY_SIDE):
+        async for candidate in turns.scope.map(ends, forks(), ahead=self.ahead):
             yield candidate
 
     async def _staged(
@@ -230,7 +247,7 @@ class Agent(Node):
         async def follow(trajectory: Trajectory, index: int) -> Trajectory:
             return await self._followed(trajectory, turns, first + index)
 
-        stream = turns.scope.map(follow, iterate(*live), ahead=None)
+        stream = turns.scope.map(follow, iterate(*live), ahead=self.ahead)
         return [trajectory async for trajectory in stream]
 
     async def _chosen(
@@ -293,4 +310,5 @@ class Agent(Node):
             vote_by=self.vote_by,
             ignoring=self.ignoring,
             confirm=self.confirm,
+            constrain=self.constrain,
         )

@@ -29,7 +29,7 @@ from ttc.tool_calls import BadCall, Call, Form, form_of
 from ttc.tools import Tool, schema_of
 from ttc.types import Branch, Message, Problem, ToolCall
 
-__all__ = ["Conversation"]
+__all__ = ["Conversation", "said"]
 
 OBSERVATION = "Observation:"
 _SIGN = hashlib.blake2b(b"the end of a turn", digest_size=8).hexdigest()
@@ -104,6 +104,11 @@ class Conversation:
         """What ends a turn beside the model's own end."""
         return (OBSERVATION,) if self.form == "react" else ()
 
+    @property
+    def opening(self) -> str | None:
+        """What stands before the JSON of a call, where that can be told beforehand."""
+        return {"hermes": "<tool_call>", "react": "Action Input:"}.get(self.form)
+
     def answered(
         self,
         branch: Branch,
@@ -130,7 +135,7 @@ class Conversation:
         if is_last:
             last = replace(turns[-1], content=f"{turns[-1].content}\n\n{_NO_MORE}")
             turns = (*turns[:-1], last)
-        history = (*before, Message(role="assistant", content=branch.text), *turns)
+        history = (*before, Message(role="assistant", content=said(branch)), *turns)
         if branch.token_ids is None:
             whole = replace(self.problem, messages=(*self.problem.messages, *history))
             return self.scope.prompt(whole, self.role), history
@@ -183,6 +188,18 @@ class Conversation:
         if not before.text.startswith(self.prompt.text):
             raise _rewrites()
         return before
+
+
+def said(branch: Branch) -> str:
+    """What the model has said in its turn, in however many calls."""
+    segments = []
+    segment: Branch | None = branch
+    while segment is not None and segment.call is not None:
+        segments.append(segment)
+        segment = segment.parent
+    ends = [part.stop_reason if isinstance(part.stop_reason, str) else "" for part in segments]
+    texts = [part.text + end for part, end in zip(segments[1:], ends[1:], strict=True)]
+    return "".join([*reversed(texts), branch.text])
 
 
 def _native_form(

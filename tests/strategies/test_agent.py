@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
+from pydantic import Field
 
 import ttc
 from tests.tools.lab import add, counter, note, scale, shout
 from ttc import Budget, GraphError, Outcome
+from ttc.constraints import Constraint, Schema
 from ttc.errors import EngineError
 from ttc.ports import Request
 from ttc.strategies import Agent, Best, Instruct, Sample, Vote
 from ttc.strategies.agent import Voter, elect, is_majority, key_of
 from ttc.testing import FakeEngine, ScriptedVerifier
-from ttc.tools import tool
+from ttc.tool_calls import call_schema
+from ttc.tools import schema_of, tool
 from ttc.types import Message, Problem, ToolCall
 
 Script = Callable[[Request], str | EngineError]
@@ -279,6 +283,61 @@ def test_a_problem_with_tools_of_its_own_is_refused() -> None:
     problem = Problem(messages=(Message(role="user", content="2 + 3?"),), tools=({"name": "f"},))
     with pytest.raises(ttc.NodeError, match="tools of its own"):
         ttc.solve(problem, Agent(tools=(add,)), model=FakeEngine("It is 5."))
+
+
+class Holding(FakeEngine):
+    """An engine that holds to constraints, since its script does."""
+
+    def __init__(self, script: Any) -> None:
+        super().__init__(script)
+        self.capabilities = replace(self.capabilities, grammar=True)
+
+    def check_constraint(self, constraint: Constraint) -> None:
+        """Whatever is asked."""
+
+
+@pytest.mark.parametrize("form", ["hermes", "react"])
+def test_arguments_are_held_to_the_schema_of_the_tool_that_is_called(form: Any) -> None:
+    """By a second call, once one has begun; its tokens go on from the first one's."""
+    inside = {"hermes": '{"name": "add", "arguments": {"a": 4}}', "react": '{"a": 4}'}[form]
+    begins = {"hermes": "<tool_call>", "react": "Thought: so.\nAction: add\nAction Input:"}[form]
+
+    def script(request: Request) -> str:
+        if request.sampling.constraint is not None:
+            return inside
+        is_first = request.branch.parent is None
+        return f"{begins} nothing else is read" if is_first else "Final Answer: 5"
+
+    engine = Holding(script)
+    agent = Agent(tools=[add], calls=form, constrain=True)
+    outcome = ttc.solve("4 + 1?", agent, model=engine, seed=1)
+
+    constraints = [request.sampling.constraint for request in engine.requests]
+    assert [constraint is None for constraint in constraints] == [True, False, True]
+    assert isinstance(constraints[1], Schema)
+    wanted = add.parameters if form == "react" else call_schema([schema_of(add)])
+    assert json.loads(constraints[1].schema) == wanted
+    assert [r.detail["status"] for r in outcome.trace if r.kind == "tool"] == ["ok"]
+    assert outcome.answer == "5"
+    assert outcome.candidate is not None
+    spent = sum(r.usage.tokens for r in outcome.trace if r.kind == "call")
+    assert outcome.candidate.usage.tokens == spent
+
+
+def test_what_no_engine_can_hold_to_is_refused() -> None:
+    """Before anything is spent: an engine without grammars, or a schema that none enforces."""
+    with pytest.raises(GraphError, match="grammar"):
+        asked({"tools": [add], "constrain": True}, "It is 5.")
+
+    @tool(effect="pure")
+    async def odd(
+        names: Annotated[list[str], Field(json_schema_extra={"uniqueItems": True})],
+    ) -> str:
+        """Wants names, none of them twice."""
+        return " ".join(names)
+
+    with pytest.raises(GraphError, match="constrain=True, and the schema of odd"):
+        (Agent(tools=[odd], constrain=True) >> Vote()).validate()
 
 
 # Votes
