@@ -47,7 +47,7 @@ class Route(Node):
         for part in graphs:
             if not isinstance(part, Node):
                 raise TypeError(f"a route leads to a graph, not to {part!r}")
-        if isinstance(below, str) or not all(isinstance(value, int | float) for value in below):
+        if not all(isinstance(value, int | float) for value in below):
             raise TypeError(f"below is a list of numbers, as (0.5, 0.9), not {below!r}")
         object.__setattr__(self, "graphs", graphs)
         object.__setattr__(self, "below", tuple(below))

@@ -72,13 +72,12 @@ def _replay(
 ) -> None:
     """The folder as a kill leaves it that comes in the middle of a line."""
     config_of(sums(2)).begin(killed)
-    for path, line in [*lines, (cut[0], cut[1][: len(cut[1]) // 2])]:
+    half = cut[1][: len(cut[1]) // 2]
+    for path, data in [*((path, line + b"\n") for path, line in lines), (cut[0], half)]:
         target = killed / path.relative_to(whole)
         target.parent.mkdir(parents=True, exist_ok=True)
         with target.open("ab") as file:
-            file.write(line + (b"" if line != lines[-1:] and line == cut[1] else b"\n"))
-    last = killed / cut[0].relative_to(whole)
-    last.write_bytes(last.read_bytes()[:-1])
+            file.write(data)
 
 
 def test_a_damaged_file_loses_half_a_line_and_counts_nothing_twice(tmp_path: Path) -> None:
