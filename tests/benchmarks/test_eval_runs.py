@@ -72,13 +72,18 @@ def _replay(
 ) -> None:
     """The folder as a kill leaves it that comes in the middle of a line."""
     config_of(sums(2)).begin(killed)
-    for path, line in [*lines, (cut[0], cut[1][: len(cut[1]) // 2])]:
+    half = cut[1][: len(cut[1]) // 2]
+    for path, data in [*((path, line + b"\n") for path, line in lines), (cut[0], half)]:
         target = killed / path.relative_to(whole)
         target.parent.mkdir(parents=True, exist_ok=True)
         with target.open("ab") as file:
+<<<<<<< HEAD
             file.write(line + b"\n")
     last = killed / cut[0].relative_to(whole)
     last.write_bytes(last.read_bytes()[:-1])
+=======
+            file.write(data)
+>>>>>>> f5b51453dce389616aedffcf5416adffb6443379
 
 
 def test_a_damaged_file_loses_half_a_line_and_counts_nothing_twice(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from ttc.benchmarks.metrics import (
     best_of_k,
     bootstrap,
     coverage,
+    detectable_difference,
     holm,
     maj_at_k,
     paired_bootstrap,
@@ -255,3 +256,24 @@ def _majority(votes: list[str | None]) -> float:
         return 0.0
     leaders = [answer for answer, count in counts.items() if count == max(counts.values())]
     return ("a" in leaders) / len(leaders)
+
+
+def test_few_problems_show_large_differences_only() -> None:
+    few, many = [1.0, 0.0] * 5, [1.0, 0.0] * 500
+    none = [0.0] * 1000
+    assert detectable_difference(few, none[:10]) == pytest.approx(0.467, abs=0.001)
+    assert detectable_difference(many, none) == pytest.approx(0.0443, abs=0.001)
+    assert detectable_difference(none[:50], none[:50]) == pytest.approx(0.056, abs=0.001)
+
+
+def test_pass_at_k_is_over_the_samples_of_one_problem() -> None:
+    """BK-04: ten problems of one sample each have a pass@1, and no pass@10."""
+    solved = [1] * 5 + [0] * 5
+    assert fmean(pass_at_k(right, 1, 1) for right in solved) == 0.5
+    with pytest.raises(ValueError, match="pass@10 needs at least 10 samples"):
+        pass_at_k(solved[0], 1, 10)
+
+
+def test_pass_at_one_of_two_problems_is_the_mean_of_their_shares() -> None:
+    """BK-03: one of twenty and twenty of twenty are 0.525, and not two solved problems."""
+    assert fmean([pass_at_k(1, 20, 1), pass_at_k(20, 20, 1)]) == pytest.approx(0.525)

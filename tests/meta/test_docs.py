@@ -9,11 +9,11 @@ import pytest
 
 from tests.meta.tree import ROOT
 from ttc import strategies
+from ttc.benchmarks.harness.sweeps import arms_of
 from ttc.graph import Node
 from ttc.registry import names
 from ttc.strategies.stopping import Rule
 from ttc.testing import CHECK_NAMES
-from ttc.text_form import parse
 
 PAGES = [*sorted((ROOT / "docs").rglob("*.md")), ROOT / "README.md"]
 EXAMPLES = {
@@ -100,12 +100,12 @@ def test_every_stop_rule_is_explained() -> None:
 
 
 def test_every_strategy_on_a_command_line_is_valid() -> None:
-    """What the pages tell to type works."""
+    """What the pages tell to type works, sweeps and names of strategies included."""
     text = "".join(page.read_text(encoding="utf-8") for page in PAGES)
     typed = re.findall(r'(?:ttc graph|--strategy) "([^"]+)"', text)
 
     assert len(typed) >= 2
-    assert all(parse(strategy) for strategy in typed)
+    assert all(arms_of([strategy]) for strategy in typed)
 
 
 def test_every_check_of_the_kit_is_explained() -> None:
