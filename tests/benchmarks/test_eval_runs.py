@@ -77,13 +77,7 @@ def _replay(
         target = killed / path.relative_to(whole)
         target.parent.mkdir(parents=True, exist_ok=True)
         with target.open("ab") as file:
-<<<<<<< HEAD
-            file.write(line + b"\n")
-    last = killed / cut[0].relative_to(whole)
-    last.write_bytes(last.read_bytes()[:-1])
-=======
             file.write(data)
->>>>>>> f5b51453dce389616aedffcf5416adffb6443379
 
 
 def test_a_damaged_file_loses_half_a_line_and_counts_nothing_twice(tmp_path: Path) -> None:
