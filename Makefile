@@ -9,6 +9,7 @@ VENV := .venv
 PY := $(VENV)/bin/python
 TTC := $(VENV)/bin/ttc
 MODEL := smollm2-135m
+LOAD := fake
 
 # How OpenMP's threads wait: a busy neighbour must not slow the engine tenfold.
 export OMP_WAIT_POLICY := PASSIVE
@@ -17,10 +18,10 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test lint types sizes fast conformance model qwen bench soak pull clean
+.PHONY: help demo test lint types sizes fast conformance model qwen bench soak load test-clients pull clean
 
 help: ## what there is
-	@sed -n 's/^\([a-z]*\):.*## /make \1\t/p' $(MAKEFILE_LIST)
+	@sed -n 's/^\([a-z-]*\):.*## /make \1\t/p' $(MAKEFILE_LIST)
 
 demo: $(VENV)/.demo pull ## what a vote gains over one answer, measured on this machine
 	$(TTC) demo
@@ -55,11 +56,17 @@ bench: $(VENV)/.demo pull ## how fast the engine is
 soak: $(VENV)/.demo pull ## half an hour of random forks, cancellations and faults, or SOAK_SECONDS
 	$(PY) benchmarks/perf/soak.py
 
+load: $(VENV)/.test pull ## the server under load: LOAD="fake --seconds 600", "smollm2" or "throughput"
+	$(PY) benchmarks/perf/serve_load.py $(LOAD)
+
+test-clients: $(VENV)/.test pull ## litellm, lm-evaluation-harness and inspect_ai against the server
+	$(PY) tests/clients/run.py
+
 pull: | $(VENV)/.demo
 	$(TTC) pull $(MODEL)
 
 clean: ## the virtual environment and every cache in the tree
-	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-clients build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 # torch comes first and by itself: as a mere dependency, pip may take a build of gigabytes for it.
 $(VENV)/bin/pip:

@@ -36,7 +36,8 @@ import orjson
 import ttc
 from ttc import Budget
 from ttc.benchmarks.results import write_result
-from ttc.engine.local import load
+from ttc.engine.local import LocalEngine, load
+from ttc.engine.local.hub.models import find
 from ttc.messages import Message
 from ttc.serve import App, Service, Settings, background
 from ttc.strategies import Sample, Vote
@@ -57,6 +58,8 @@ SPECS = (
 LEAVES = 0.1
 GROWTH = 32 << 20
 """Bytes of memory that allocators may keep without a leak."""
+KV_BYTES = 128 << 20
+"""What the model's engine may hold of keys and values; it takes them as it fills."""
 THROUGHPUT = 0.95
 PAIRS = 5
 
@@ -143,7 +146,7 @@ async def read(reader: asyncio.StreamReader, began: float, leaves: bool, tally: 
 def serve(kind: str) -> None:
     """The server's process: tells its URL, then at each line of input what it holds."""
     settings = Settings(concurrency=64, queue=2_000, request_budget=Budget(tokens=8_000))
-    engine: Any = FakeEngine(SAID, seconds_per_token=0.002) if kind == "fake" else load(MODEL)
+    engine: Any = FakeEngine(SAID, seconds_per_token=0.002) if kind == "fake" else small()
     if kind == "fake":
         engine.requests = Forgetful()
     service = Service({"m": engine}, settings=settings)
@@ -155,6 +158,11 @@ def serve(kind: str) -> None:
             while service.jobs and time.monotonic() < deadline and _ == "end\n":
                 time.sleep(0.05)
             print(json.dumps(held(service, app, engine)), flush=True)
+
+
+def small() -> LocalEngine:
+    """The model with little memory."""
+    return LocalEngine.load(find(MODEL), kv_bytes=KV_BYTES)
 
 
 class Forgetful(list[Any]):
@@ -226,6 +234,7 @@ def rows_of(
 ) -> tuple[list[dict[str, Any]], bool]:
     """The figures of a load, and whether all held."""
     first = sorted(tally.first) or [0.0]
+    growth = GROWTH if kind == "fake" else GROWTH + KV_BYTES
     errors = sum(n for status, n in tally.statuses.items() if status != "200")
     figures: list[tuple[str, float, str, float | None]] = [
         ("requests read to their end", tally.statuses["200"], "", None),
@@ -235,7 +244,7 @@ def rows_of(
         ("time to first event, p99", round(first[int(len(first) * 0.99)], 4), "s", None),
         ("jobs, calls and reservations left", left_over(last), "", 0),
         ("tokens spent and not counted", abs(last["spent"] - last["counted"]), "tokens", 0),
-        ("memory since the first fifth", last["memory"] - middle["memory"], "bytes", GROWTH),
+        ("memory since the first fifth", last["memory"] - middle["memory"], "bytes", growth),
         ("files since the first fifth", last["files"] - middle["files"], "", 16),
     ]
     if tally.statuses:

@@ -13,7 +13,7 @@ from ttc.serve.refusal import Refusal
 
 __all__ = ["Line"]
 
-_RETRY_S = 2
+_RETRY_S = 1
 
 
 class Line:

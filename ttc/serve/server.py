@@ -55,6 +55,8 @@ class Server(uvicorn.Server):
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Drains at a first signal, and ends at a second one."""
         if self._loop is None or self._service.is_draining:
+            if self._loop is not None:
+                self._loop.call_soon_threadsafe(self._service.cancel)
             super().handle_exit(signal.SIGINT, frame)
             return
         self.end()

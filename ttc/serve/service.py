@@ -168,6 +168,10 @@ class Service:
                 await asyncio.wait_for(self.idle.wait(), left)
             except TimeoutError:
                 break
+        self.cancel()
+
+    def cancel(self) -> None:
+        """Ends all that runs; each gives the best that it has."""
         for job in list(self.jobs):
             job.cancel()
 
