@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from ttc.budget import LOGICAL, MEASURED, Account
 from ttc.errors import BudgetExceeded, EngineError, Revoked, TTCError
 from ttc.journal import Journal, in_order
-from ttc.journal.values import candidate_values
 from ttc.ports import Clock, Engine, Timer
 from ttc.prices import Price
 from ttc.prompt_tree import PromptTree
@@ -215,7 +214,7 @@ class Run:
     def consider(self, path: str, candidate: Candidate) -> None:
         """Notes that a selector has read a candidate."""
         self._considered.setdefault(path, {})[candidate.branch] = candidate
-        self.journal.note(path, candidate_values("read", candidate))
+        self.journal.met(path, "read", candidate)
         if self.bidder is not None:
             self.bidder.took(candidate)
         self.emit("candidate", path, candidate=candidate)
@@ -227,7 +226,7 @@ class Run:
     def chose(self, path: str, candidate: Candidate) -> None:
         """Notes what a selector has chosen."""
         self._chosen[path] = candidate
-        self.journal.note(path, candidate_values("chose", candidate))
+        self.journal.met(path, "chose", candidate)
 
     @property
     def best(self) -> Candidate | None:

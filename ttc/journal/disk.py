@@ -26,6 +26,7 @@ from typing import Any
 
 from ttc.errors import BudgetExceeded, EngineError, JournalMismatch, RecordError, Revoked
 from ttc.journal.by_hand import ByHand, changes_of
+from ttc.journal.compare import compare
 from ttc.journal.engines import PATIENCE_S, JournaledEngine
 from ttc.journal.entries import entry_of, is_whole, line_of
 from ttc.journal.trace import Journal
@@ -45,12 +46,9 @@ from ttc.prices import Prices
 from ttc.strict_json import decode, encode
 from ttc.types import Outcome, Record, Score
 
-__all__ = ["SCHEMA_VERSION", "DiskJournal", "Kept", "compare", "read"]
+__all__ = ["SCHEMA_VERSION", "DiskJournal", "Kept", "read"]
 
 SCHEMA_VERSION = 1
-
-_OF_NO_ACCOUNT = ("at", "began", "created", "engines", "graph", "prices", "text")
-"""What the first line holds for readers: no result depends on it."""
 
 
 class Kept:
@@ -126,6 +124,8 @@ class Kept:
 class DiskJournal(Journal):
     """A journal that is kept in a file, and that answers out of it what was answered before."""
 
+    is_kept = True
+
     def __init__(self, kept: Kept, facts: Values, clock: Clock, file: Lines | None) -> None:
         """A journal over a file that has been read.
 
@@ -146,8 +146,7 @@ class DiskJournal(Journal):
         self.clock = clock
         self.seed: int = facts["seed"]
         self.prices = Prices(map(price_of, (kept.run or facts)["prices"].values()))
-        self._kept, self._file = kept, file
-        self._suspended = False
+        self._kept, self._file, self._suspended = kept, file, False
         self._late: BudgetExceeded | None = None
         self._num_lost = 0
         self._asked: set[str] = set()
@@ -483,19 +482,3 @@ def _lasting(end: Values) -> Values:
     usage = end["usage"]
     tokens = usage.get("tokens", 0) - usage.get("tokens_cancelled", 0)
     return {"answer": end["answer"], "tokens": tokens, "stopped_by": end["stopped_by"]}
-
-
-def compare(name: str, where: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    """Compares what a journal holds with what is.
-
-    Raises:
-        JournalMismatch: they differ.
-    """
-    for key in sorted({*before, *now} - set(_OF_NO_ACCOUNT)):
-        if before.get(key) != now.get(key):
-            raise JournalMismatch(name, where, key, _short(before.get(key)), _short(now.get(key)))
-
-
-def _short(value: Any) -> str:
-    text = json.dumps(value, default=repr)
-    return text if len(text) <= 80 else text[:77] + "..."

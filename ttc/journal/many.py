@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ttc.errors import JournalMismatch, RecordError
-from ttc.journal.disk import DiskJournal, compare, read
+from ttc.journal.compare import compare
+from ttc.journal.disk import DiskJournal, read
 from ttc.journal.runs import open_run
 from ttc.journal.values import Values, plain, price_of
 from ttc.ports import Clock

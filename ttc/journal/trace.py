@@ -13,8 +13,9 @@ from dataclasses import replace
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from ttc.journal.values import candidate_values
 from ttc.ports import Engine, Verifier
-from ttc.types import Branch, Record, Score
+from ttc.types import Branch, Candidate, Record, Score
 
 __all__ = [
     "Journal",
@@ -79,6 +80,9 @@ class Journal:
     cancelled_calls: frozenset[str] = frozenset()
     """Calls that were cancelled by hand before a kill."""
 
+    is_kept = False
+    """Whether anybody will read its notes."""
+
     def __init__(self) -> None:
         self._records: dict[int, Record] = {}
         self._places = itertools.count()
@@ -99,6 +103,11 @@ class Journal:
 
     def note(self, path: str, values: Mapping[str, Any]) -> None:
         """Takes what only those who look at the run want to know: no part of its trace."""
+
+    def met(self, path: str, what: str, candidate: Candidate) -> None:
+        """Notes that a selector has read or chosen a candidate."""
+        if self.is_kept:
+            self.note(path, candidate_values(what, candidate))
 
     def trace(self) -> tuple[Record, ...]:
         """All records, by path and index: an order that no timing can change."""

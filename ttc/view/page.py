@@ -21,7 +21,16 @@ if TYPE_CHECKING:
 
 __all__ = ["SCRIPTS", "headers", "list_page", "live_page", "written_page"]
 
-SCRIPTS = ("state.js", "tree.js", "graph.js", "charts.js", "details.js", "main.js")
+SCRIPTS = (
+    "state.js",
+    "layout.js",
+    "paint.js",
+    "tree.js",
+    "graph.js",
+    "charts.js",
+    "details.js",
+    "main.js",
+)
 """In the order in which they stand in the page."""
 
 
