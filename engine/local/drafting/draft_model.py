@@ -31,7 +31,7 @@ from ttc.engine.local.plan import PAGE, Plan, Span
 from ttc.engine.local.sample import Draw, Drawn
 from ttc.engine.local.sequence import Sequence
 from ttc.engine.local.tree import RadixTree
-from ttc.engine.local.warmup import warm_up
+from ttc.engine.local.warmup import warm_up_well
 from ttc.errors import MemoryExhausted
 from ttc.types import Sampling
 
@@ -43,7 +43,6 @@ _FIRST = 32  # steps that draft before anything is known
 _REST = 128  # steps after which it looks whether it would pay again
 _MARGIN = 1.02
 _OWN_NOISE = 0x5851F42D4C957F2D
-_WARM_S = 1.0
 
 
 @dataclass(kw_only=True)
@@ -91,7 +90,7 @@ class DraftModel:
         self._decides = acceptance == "maximal"
         self._unsampled = torch.tensor(sorted(unsampled), dtype=torch.int64)
         self._curve = Curve(model.costs)
-        self._curve.start(warm_up(model, _WARM_S))
+        self._curve.start(warm_up_well(model))
         self._held: dict[Sequence, _Held] = {}
         self._rested = self._drafted = 0
 
