@@ -39,7 +39,7 @@ __all__ = ["DraftModel"]
 
 _KINDS = 8  # by the probability that the draft model itself gives to a token
 _MOST_PROMPT = 256  # rows of prompts in a step
-_FIRST = 32  # steps that draft before anything is known
+_FIRST = 4  # steps that draft before anything is known
 _REST = 128  # steps after which it looks whether it would pay again
 _MARGIN = 1.02
 _OWN_NOISE = 0x5851F42D4C957F2D
@@ -63,6 +63,9 @@ class _Open:
     held: _Held
     draft: Draft
     survival: float = 1.0
+    """The chance that all of its tokens come true."""
+    gained: float = 0.0
+    """How many of them do, on average."""
 
     @property
     def is_short(self) -> bool:
@@ -157,14 +160,13 @@ class DraftModel:
 
     def _pays(self, going: Seq[_Open], started: Iterable[_Open], budget: DraftBudget) -> bool:
         """Whether one more token of these drafts is worth its time, if their tokens are tried."""
-        drafts = [one.draft for one in started]
-        longest = max(len(draft.tokens) for draft in drafts)
+        started = list(started)
+        longest = max(len(one.draft.tokens) for one in started)
         if not longest:
             return True
         step_s = self._seconds([one.wish.call for one in going])
-        tried = sum(len(draft.tokens) for draft in drafts)
-        gained = sum(one.survival for one in going)
-        expected = budget.num_calls + gained
+        tried = sum(len(one.draft.tokens) for one in started)
+        expected = budget.num_calls + sum(one.gained for one in started)
         seconds = budget.seconds(tried) + longest * step_s
         more = sum(one.survival * budget.usual(one.wish.likely) for one in going)
         later = budget.seconds(tried + len(going)) + (longest + 1) * step_s
@@ -266,6 +268,7 @@ class DraftModel:
         one.draft.tokens.append(drawn.token_ids[row])
         one.draft.kinds.append(kind)
         one.survival *= budget.chance(kind, one.wish.likely)
+        one.gained += one.survival
 
     def _forward(self, rows: Seq[tuple[_Open, list[int]]], draws: Seq[Draw]) -> torch.Tensor:
         """Computes tokens after those of their paths; returns logits of rows that are drawn."""
