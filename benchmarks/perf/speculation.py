@@ -42,7 +42,8 @@ CODE = [
     "Write a Python class Stack with push, pop, peek, is_empty and size, and tests for each.",
     "Write Python functions that turn Celsius into Fahrenheit and back, and test both.",
     "Rewrite this with type hints and repeat it whole:\n\ndef total(items):\n    result = 0\n"
-    "    for item in items:\n        if item.price > 0:\n            result += item.price * item.count\n"
+    "    for item in items:\n        if item.price > 0:\n"
+    "            result += item.price * item.count\n"
     "    return result\n",
     "Write a Python function that parses a CSV line into fields, with quotes, and tests.",
 ]
@@ -143,6 +144,8 @@ def row(
     """What is told of one way."""
     per_token = sum(seconds[way]) / counted["output_tokens"]
     tried, rejected = counted["draft_tokens"], counted["rejected_draft_tokens"]
+    wrong = counted["wrong_draft_tokens"]
+    alpha = (tried - rejected) / (tried - rejected + wrong) if tried > rejected else None
     found: dict[str, Any] = {
         "name": f"{options.target} {options.texts} batch={options.batch}: {way}",
         "tokens_per_s": round(1 / per_token, 2),
@@ -150,7 +153,7 @@ def row(
         "steps": int(counted["steps"]),
         "tried": int(tried),
         "accepted": int(tried - rejected),
-        "acceptance": round((tried - rejected) / tried, 4) if tried else None,
+        "acceptance": round(alpha, 4) if alpha is not None else None,
         "draft_seconds": round(counted["draft_s"], 3),
     }
     if way != "plain":
@@ -163,17 +166,10 @@ def row(
         speculation = engine._batch._speculation
         drafter = speculation._drafter if speculation is not None else None
         draft_curve = drafter._curve if isinstance(drafter, DraftModel) else None
-        first = first_acceptance(tried, rejected, counted["output_tokens"] - counted["steps"])
-        if first is not None and options.batch == 1:
-            found["bound"] = round(bound(first, engine._batch.curve, draft_curve, 200), 3)
+        if alpha is not None and options.batch == 1:
+            found["bound"] = round(bound(alpha, engine._batch.curve, draft_curve, 200), 3)
     print(found)
     return found
-
-
-def first_acceptance(tried: float, rejected: float, gained: float) -> float | None:
-    """The chance of one token: every miss ends a block."""
-    accepted = tried - rejected
-    return accepted / (accepted + max(1.0, min(rejected, gained))) if accepted > 0 else None
 
 
 def peers(folder: Path, options: argparse.Namespace) -> list[dict[str, Any]]:

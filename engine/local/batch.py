@@ -35,7 +35,7 @@ from ttc.engine.local.schedule import Piece, Schedule, Work
 from ttc.engine.local.sequence import Sequence
 from ttc.engine.local.telling import Teller
 from ttc.engine.local.tree import Match, RadixTree
-from ttc.engine.local.warmup import warm_up
+from ttc.engine.local.warmup import warm_up, warm_up_well
 from ttc.errors import EngineError, MemoryExhausted, StreamStalled
 from ttc.types import Chunk
 
@@ -48,7 +48,6 @@ _NO_PAGES = (
 _STALLED = (
     "whoever reads the text along has stopped reading; let on_chunk hand chunks on without waiting"
 )
-_LONGER_S = 1.0  # of the first steps, where drafts depend on how long they take
 
 
 class _Note(NamedTuple):
@@ -108,7 +107,7 @@ class Batch:
         speculate: Callable[[Curve], Speculation] | None = None,
     ) -> None:
         self.curve = Curve(model.costs)
-        self.curve.start(warm_up(model) if speculate is None else warm_up(model, _LONGER_S))
+        self.curve.start(warm_up(model) if speculate is None else warm_up_well(model))
         self._speculation = None if speculate is None else speculate(self.curve)
         self.meter = Meter(model.costs, model.bytes_per_weight)
         self.tree = RadixTree(num_pages, PAGE, known_bytes=known_bytes)
@@ -386,11 +385,11 @@ class Batch:
         So a call ends or is cancelled inside a block exactly where it would without one.
         """
         begun = [block.sequence for block in blocks]
-        while blocks := [b.next for b in blocks if b.drafts and b.drafts[0] == found[b.row][0]]:
+        while blocks := [b for b in blocks if b.drafts and b.sequence in self.schedule]:
+            true = [b.next for b in blocks if b.drafts[0] == found[b.row][0]]
+            self.counters.wrong_draft_tokens += len(blocks) - len(true)
             with self._lock:
-                blocks = [
-                    b for b in blocks if b.sequence in self.schedule and not b.sequence.cancelled
-                ]
+                blocks = [block for block in true if not block.sequence.cancelled]
                 for block in blocks:
                     block.sequence.confirm_draft()
             self.counters.rejected_draft_tokens -= len(blocks)

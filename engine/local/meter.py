@@ -98,6 +98,8 @@ class Counters:
     """Drafted tokens that were tried."""
     rejected_draft_tokens: int = 0
     """Those of them that did not become output."""
+    wrong_draft_tokens: int = 0
+    """Those of them that were the first of their draft to be wrong."""
     preemptions: int = 0
     """How often a call gave its pages back before it had ended."""
     flops: int = 0

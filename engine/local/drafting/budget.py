@@ -25,6 +25,11 @@ MOST_DRAFTS = 8
 _MOST_ROWS = 64
 _MARGIN = 1.02
 """By how much a set must be better than none."""
+_LEAST = 0.1
+"""The least chance of a token that is tried: neither chances nor times are known any better."""
+
+_PROBED = 3
+_PROBABLE = 0.4
 
 
 class DraftBudget:
@@ -43,7 +48,7 @@ class DraftBudget:
         self.plain_s = self.seconds(0)
         """How long the step takes without any."""
         per_row = min((self.seconds(m) - self.plain_s) / m for m in (1, 4, 16))
-        self.floor = max(0.0, per_row) * self.num_calls / self.plain_s
+        self.floor = max(_LEAST, per_row * self.num_calls / self.plain_s)
         """The chance below which no token can pay."""
 
     def seconds(self, drafts: int) -> float:
@@ -66,12 +71,7 @@ class DraftBudget:
             chains: for each draft the chances that its first, its first two, ... tokens come true.
             spent_s: what drafting has taken.
         """
-        ranked = sorted(
-            (-chance, place, number)
-            for number, chain in enumerate(chains)
-            for place, chance in enumerate(chain)
-            if chance > self.floor
-        )[:_MOST_ROWS]
+        ranked = self._ranked(chains)[:_MOST_ROWS]
         counts = [0] * len(chains)
         # Time spent on drafting is gone whatever is chosen now.
         best, taken = _MARGIN * self.num_calls / (self.plain_s + spent_s), 0
@@ -84,3 +84,19 @@ class DraftBudget:
         for _, _, number in ranked[:taken]:
             counts[number] += 1
         return counts
+
+    def probe(self, chains: Sequence[Sequence[float]]) -> list[int]:
+        """A few likely tokens, whatever they cost: so that it is known again what rows take."""
+        counts = [0] * len(chains)
+        for minus_chance, _, number in self._ranked(chains)[:_PROBED]:
+            counts[number] += minus_chance < -_PROBABLE
+        return counts
+
+    def _ranked(self, chains: Sequence[Sequence[float]]) -> list[tuple[float, int, int]]:
+        """Drafted tokens from the most likely one down: (-chance, place, number of the draft)."""
+        return sorted(
+            (-chance, place, number)
+            for number, chain in enumerate(chains)
+            for place, chance in enumerate(chain)
+            if chance > _LEAST
+        )

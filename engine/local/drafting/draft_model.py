@@ -31,7 +31,7 @@ from ttc.engine.local.plan import PAGE, Plan, Span
 from ttc.engine.local.sample import Draw, Drawn
 from ttc.engine.local.sequence import Sequence
 from ttc.engine.local.tree import RadixTree
-from ttc.engine.local.warmup import warm_up
+from ttc.engine.local.warmup import warm_up_well
 from ttc.errors import MemoryExhausted
 from ttc.types import Sampling
 
@@ -39,11 +39,10 @@ __all__ = ["DraftModel"]
 
 _KINDS = 8  # by the probability that the draft model itself gives to a token
 _MOST_PROMPT = 256  # rows of prompts in a step
-_FIRST = 32  # steps that draft before anything is known
+_FIRST = 4  # steps that draft before anything is known
 _REST = 128  # steps after which it looks whether it would pay again
-_MARGIN = 1.02
+_MARGIN = 1.1  # by how much drafting must be better than not: times of two models are estimates
 _OWN_NOISE = 0x5851F42D4C957F2D
-_WARM_S = 1.0
 
 
 @dataclass(kw_only=True)
@@ -64,6 +63,9 @@ class _Open:
     held: _Held
     draft: Draft
     survival: float = 1.0
+    """The chance that all of its tokens come true."""
+    gained: float = 0.0
+    """How many of them do, on average."""
 
     @property
     def is_short(self) -> bool:
@@ -91,7 +93,7 @@ class DraftModel:
         self._decides = acceptance == "maximal"
         self._unsampled = torch.tensor(sorted(unsampled), dtype=torch.int64)
         self._curve = Curve(model.costs)
-        self._curve.start(warm_up(model, _WARM_S))
+        self._curve.start(warm_up_well(model))
         self._held: dict[Sequence, _Held] = {}
         self._rested = self._drafted = 0
 
@@ -158,14 +160,13 @@ class DraftModel:
 
     def _pays(self, going: Seq[_Open], started: Iterable[_Open], budget: DraftBudget) -> bool:
         """Whether one more token of these drafts is worth its time, if their tokens are tried."""
-        drafts = [one.draft for one in started]
-        longest = max(len(draft.tokens) for draft in drafts)
+        started = list(started)
+        longest = max(len(one.draft.tokens) for one in started)
         if not longest:
             return True
         step_s = self._seconds([one.wish.call for one in going])
-        tried = sum(len(draft.tokens) for draft in drafts)
-        gained = sum(one.survival for one in going)
-        expected = budget.num_calls + gained
+        tried = sum(len(one.draft.tokens) for one in started)
+        expected = budget.num_calls + sum(one.gained for one in started)
         seconds = budget.seconds(tried) + longest * step_s
         more = sum(one.survival * budget.usual(one.wish.likely) for one in going)
         later = budget.seconds(tried + len(going)) + (longest + 1) * step_s
@@ -250,8 +251,12 @@ class DraftModel:
             position = len(call.tokens) + len(tokens)
             draws.append(Draw(one.held.sampling, seed, position))
             rows.append((one, [tokens[-1] if tokens else call.tokens[-1]]))
+        begun = time.perf_counter()
         logits = self._forward(rows, draws)
         drawn = self._model.draw(logits, draws)
+        seen = sum(draw.position for draw in draws)
+        load = Load(rows=len(rows), draws=len(draws), seen=seen)
+        self._curve.note(load, time.perf_counter() - begun)
         for row, (one, written) in enumerate(rows):
             if one.draft.tokens:
                 one.held.written += written
@@ -267,15 +272,14 @@ class DraftModel:
         one.draft.tokens.append(drawn.token_ids[row])
         one.draft.kinds.append(kind)
         one.survival *= budget.chance(kind, one.wish.likely)
+        one.gained += one.survival
 
     def _forward(self, rows: Seq[tuple[_Open, list[int]]], draws: Seq[Draw]) -> torch.Tensor:
         """Computes tokens after those of their paths; returns logits of rows that are drawn."""
-        begun = time.perf_counter()
-        token_ids, spans, seen = list[int](), list[Span](), 0
+        token_ids, spans = list[int](), list[Span]()
         for one, tokens in rows:
             start = one.held.path.length + len(one.held.written)
             spans.append(Span(one.held.path.table, start, len(tokens)))
-            seen += len(tokens) * start + len(tokens) * (len(tokens) + 1) // 2
             token_ids += tokens
         if self.tree.copies:
             self._pool.copy([(source, page.place) for page, source in self.tree.copies.items()])
@@ -284,6 +288,4 @@ class DraftModel:
         logits = self._model.forward(torch.tensor(token_ids), Plan(spans), self._pool, wanted)
         if len(self._unsampled) and draws:
             logits.index_fill_(1, self._unsampled, -torch.inf)
-        load = Load(rows=len(token_ids), draws=len(draws), seen=seen)
-        self._curve.note(load, time.perf_counter() - begun)
         return logits

@@ -24,6 +24,10 @@ from ttc.engine.local.sequence import Sequence
 
 __all__ = ["Speculation"]
 
+_REST = 128
+"""Steps after which a few tokens are tried though they do not seem to pay: the machine may have
+been busy when it was measured what rows take."""
+
 
 class Speculation:
     """Drafts for the calls of a batch. It belongs to the engine's thread.
@@ -40,6 +44,7 @@ class Speculation:
         self.numerics = f" maximal({drafter.name})" if self._decides else ""
         """What results depend on besides the model."""
         self._survival = Survival(drafter.priors)
+        self._unused = 0  # steps since anything was tried
         self._records: dict[Sequence, Record] = {}
         self._guessed: dict[Sequence, tuple[int, Draft]] = {}  # from which token on
 
@@ -72,7 +77,7 @@ class Speculation:
             most = min(room, len(draft.tokens) - self._decides) if draft.tokens else 0
             chances = (budget.chance(kind, wish.likely) for kind in draft.kinds[:most])
             chains.append(list(accumulate(chances, mul)))
-        counts = budget.choose(chains, seconds)
+        counts = self._counts(budget, chains, seconds)
         rows: dict[Call, Seq[int]] = {}
         proposals: dict[Sequence, Seq[Proposal]] = {}
         for call, draft, count in zip(calls, drafts, counts, strict=True):
@@ -82,6 +87,15 @@ class Speculation:
             if self._decides and draft.tokens:
                 proposals[call] = draft.proposals(legal + 1)
         return Trial(rows=rows, proposals=proposals, seconds=seconds)
+
+    def _counts(self, budget: DraftBudget, chains: Seq[Seq[float]], seconds: float) -> Seq[int]:
+        """How many tokens of each draft to try."""
+        counts = budget.choose(chains, seconds)
+        self._unused = 0 if any(counts) else self._unused + 1
+        if self._unused < _REST:
+            return counts
+        self._unused = 0
+        return budget.probe(chains)
 
     def forget(self, calls: Iterable[Sequence]) -> None:
         """Calls have left the batch."""

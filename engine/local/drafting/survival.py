@@ -16,6 +16,7 @@ __all__ = ["Record", "Survival"]
 
 _MOST_KNOWN = 256.0  # guesses of a kind that are remembered
 _PRIOR = 4.0  # guesses that what is thought beforehand counts for
+_USUAL, _USUAL_PRIOR = 0.7, 2.0  # of any kind: good enough to begin with
 _OWN_PRIOR = 3.0
 _FORGET = 0.95  # of a call's own, with each guess
 _CERTAIN = 0.99
@@ -50,6 +51,7 @@ class Survival:
     def __init__(self, priors: Sequence[float]) -> None:
         self._true = [_PRIOR * prior for prior in priors]
         self._all = [_PRIOR] * len(priors)
+        self._usual = [_USUAL * _USUAL_PRIOR, _USUAL_PRIOR]  # true, and all, of any kind
 
     def chance(self, kind: int, factor: float = 1.0) -> float:
         """How likely a guess comes true, of a call with a factor, if all guesses before it did."""
@@ -57,7 +59,7 @@ class Survival:
 
     def usual(self, factor: float = 1.0) -> float:
         """The same of a guess whose kind is not known."""
-        return min(_CERTAIN, sum(self._true) / sum(self._all) * factor)
+        return min(_CERTAIN, self._usual[0] / self._usual[1] * factor)
 
     def note(
         self, record: Record, tokens: Sequence[int], kinds: Sequence[int], came: Sequence[int]
@@ -71,5 +73,8 @@ class Survival:
                 self._all[kind] *= 0.5
             self._true[kind] += is_true
             self._all[kind] += 1
+            if self._usual[1] >= _MOST_KNOWN:
+                self._usual = [0.5 * number for number in self._usual]
+            self._usual = [self._usual[0] + is_true, self._usual[1] + 1]
             if not is_true:
                 return
