@@ -131,7 +131,15 @@ class Tally:
 
 
 def _votes(candidate: Candidate) -> bool:
-    return candidate.key is not None and candidate.status in ("finished", "truncated", "open")
+    """Whether it has an answer. An agent's branch that is parked has its call for one."""
+    if candidate.key is None:
+        return False
+    is_parked = (
+        candidate.status == "open"
+        and isinstance(candidate.key, tuple)
+        and candidate.key[:1] == ("call",)
+    )
+    return is_parked or candidate.status in ("finished", "truncated")
 
 
 def distinct(candidates: Iterable[Candidate]) -> list[Candidate]:

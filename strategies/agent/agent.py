@@ -235,9 +235,17 @@ class Agent(Node):
                 break
             scope.decide("acted", end=False, calls=len(chosen.wanted))
             first, stage = first + len(live), stage + 1
-            live = [await turns.answer(chosen)] * len(live)
+            live = [await self._answered(chosen, turns)] * len(live)
         for trajectory in stopped:
             yield trajectory.candidate if trajectory.is_over else turns.parked(trajectory)
+
+    async def _answered(self, chosen: Trajectory, turns: Turns) -> Trajectory:
+        """The branch that acts, once it has acted. The engine's faults are data."""
+        try:
+            return await turns.answer(chosen)
+        except EngineError as error:
+            failed = ended(turns.scope, chosen.candidate, error)
+            return replace(chosen, candidate=failed or chosen.candidate, wanted=())
 
     async def _stopped(
         self, live: Sequence[Trajectory], turns: Turns, first: int

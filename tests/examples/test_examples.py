@@ -67,6 +67,16 @@ def test_an_agent_calls_a_tool_of_a_server(capsys: pytest.CaptureFixture[str]) -
     assert _output("mcp_agent.py", capsys) == ["tools: rate", "answer: 117"]
 
 
+def test_an_agent_is_served_under_a_name_of_the_operator_s(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A client may ask for it, and for none of its own."""
+    assert _output("serve_agent.py", capsys) == [
+        "answer: 391",
+        "a client's own: strategy_not_allowed",
+    ]
+
+
 def test_every_example_is_tested() -> None:
     """A new one needs a test here."""
     tested = Path(__file__).read_text(encoding="utf-8")

@@ -444,6 +444,24 @@ def _notes(world: Path) -> Script:
     return script
 
 
+def test_an_act_after_which_the_conversation_cannot_go_on_is_a_failed_candidate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has happened, once; what the model cannot be told is no bug of a node."""
+    world = tmp_path / "world"
+
+    def refuse(*_: object, **__: object) -> None:
+        raise EngineError("the template refuses it")
+
+    monkeypatch.setattr("ttc.strategies.agent.trajectory.Conversation.answered", refuse)
+    script = in_turns(hermes("note", path=str(world), line="x"), "It is 5.")
+    outcome, _ = asked({"tools": [note], "calls": "hermes"}, script)
+
+    assert world.read_text() == "x\n"
+    assert [c.status for c in outcome.candidates] == ["failed"]
+    assert outcome.answer is None
+
+
 def test_two_agents_side_by_side_do_not_both_act(tmp_path: Path) -> None:
     """The second is told that another part acts."""
     world = tmp_path / "world"

@@ -29,7 +29,7 @@ from ttc.journal.by_hand import ByHand, changes_of
 from ttc.journal.compare import compare
 from ttc.journal.engines import PATIENCE_S, JournaledEngine
 from ttc.journal.entries import entry_of, is_whole, line_of
-from ttc.journal.trace import Journal
+from ttc.journal.trace import Journal, Make
 from ttc.journal.values import (
     Values,
     branch_of,
@@ -239,12 +239,7 @@ class DiskJournal(Journal):
         return scores
 
     async def effect(
-        self,
-        key: str,
-        request: Mapping[str, Any],
-        *,
-        again: bool,
-        make: Callable[[], Awaitable[Mapping[str, Any]]],
+        self, key: str, request: Mapping[str, Any], *, again: bool, make: Make
     ) -> Mapping[str, Any] | None:
         """The recorded result of a call of a tool, or what `make` gives.
 

@@ -19,6 +19,7 @@ from ttc.types import Branch, Candidate, Record, Score
 
 __all__ = [
     "Journal",
+    "Make",
     "derive_seed",
     "digest",
     "extended",
@@ -66,6 +67,10 @@ def extended(before: str, role: str, content: str | Sequence[int]) -> str:
 
 
 _digests: WeakKeyDictionary[Branch, str] = WeakKeyDictionary()
+
+
+Make = Callable[[], Awaitable[Mapping[str, Any]]]
+"""Makes a call of a tool, and gives what came of it."""
 
 
 class Journal:
@@ -125,12 +130,7 @@ class Journal:
         return await ask()
 
     async def effect(
-        self,
-        key: str,
-        request: Mapping[str, Any],
-        *,
-        again: bool,
-        make: Callable[[], Awaitable[Mapping[str, Any]]],
+        self, key: str, request: Mapping[str, Any], *, again: bool, make: Make
     ) -> Mapping[str, Any] | None:
         """What a call of a tool came to: here, always what `make` gives.
 

@@ -12,7 +12,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from ttc.ports import Scope
 from ttc.sandbox.execution import Execution
@@ -52,6 +52,9 @@ run(now, names)
 @dataclass(frozen=True, kw_only=True)
 class Python:
     """Runs a program and tells what it prints, and the value of a last expression."""
+
+    executes: ClassVar[bool] = True
+    """It runs what a model wrote, so a server asks whether that is allowed."""
 
     time_limit: float = 10.0
     """Seconds of a call, with all that it makes again."""
