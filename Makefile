@@ -18,7 +18,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test lint types sizes fast conformance model qwen bench soak load test-clients pull clean
+.PHONY: help demo test lint types sizes fast conformance model qwen bench soak proof load test-clients pull clean
 
 help: ## what there is
 	@sed -n 's/^\([a-z-]*\):.*## /make \1\t/p' $(MAKEFILE_LIST)
@@ -61,6 +61,9 @@ load: $(VENV)/.test pull ## the server under load: LOAD="fake --seconds 600", "s
 
 test-clients: $(VENV)/.test pull ## litellm, lm-evaluation-harness and inspect_ai against the server
 	$(PY) tests/clients/run.py
+
+proof: $(VENV)/.test ## what strategies come to on real work, from where it was; DATA=folder, about six hours
+	$(MAKE) -f benchmarks/proof.mk proof TTC=$(TTC)
 
 pull: | $(VENV)/.demo
 	$(TTC) pull $(MODEL)
