@@ -33,7 +33,7 @@ def engine() -> Iterator[Engine]:
 
 def _texts(folder: Path, engine: Engine, concurrency: int) -> list[tuple[object, ...]]:
     pytest.importorskip("reasoning_gym", reason="reasoning-gym is not installed")
-    task = task_named("chain_sum", Asking(limit=4))
+    task = task_named("chain_sum", Asking(limit=2))
     config = Config(
         tasks=(facts_of(task),),
         arms=ARMS,
@@ -62,7 +62,7 @@ def test_who_is_in_flight_changes_no_text(engine: Engine, tmp_path: Path) -> Non
     """Field defect 46: batches of other sizes give the same greedy and sampled texts."""
     alone = _texts(tmp_path / "alone", engine, 1)
     together = _texts(tmp_path / "together", engine, 4)
-    assert len(alone) == 8
+    assert len(alone) == 4
     assert alone == together
 
 
