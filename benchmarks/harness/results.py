@@ -6,6 +6,7 @@ stands there twice counts once. Shards write files of their own into one folder.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
@@ -15,7 +16,16 @@ from typing import Any, NamedTuple
 from ttc.errors import RecordError
 from ttc.lines import Lines, read_lines
 
-__all__ = ["Graded", "Key", "Result", "ResultFile", "only_fault", "read_results", "result_files"]
+__all__ = [
+    "Graded",
+    "Key",
+    "Result",
+    "ResultFile",
+    "journal_of",
+    "only_fault",
+    "read_results",
+    "result_files",
+]
 
 
 class Key(NamedTuple):
@@ -144,6 +154,12 @@ class ResultFile:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def journal_of(folder: Path, key: Key) -> Path:
+    """The journal of a problem, which stays when its result is kept only if that is asked for."""
+    problem = hashlib.blake2b(key.problem.encode(), digest_size=8).hexdigest()
+    return folder / "journals" / key.cell / f"{problem}-{key.repeat}.journal"
 
 
 def result_files(folder: Path) -> list[Path]:

@@ -21,7 +21,13 @@ from typing import NamedTuple
 from ttc.benchmarks.harness.card import CardFile
 from ttc.benchmarks.harness.config import Cell, Config
 from ttc.benchmarks.harness.grading import Grades
-from ttc.benchmarks.harness.results import Key, Result, ResultFile, read_results
+from ttc.benchmarks.harness.results import (
+    Key,
+    Result,
+    ResultFile,
+    journal_of,
+    read_results,
+)
 from ttc.benchmarks.tasks import Item, Task
 from ttc.clock import SystemClock
 from ttc.engine.replay import ReplayEngine
@@ -96,7 +102,6 @@ class Job:
 
     cell: Cell
     item: Item
-    place: int
     repeat: int
 
     @property
@@ -155,7 +160,7 @@ class Evaluation:
                 for cell in cells:
                     for place, item in enumerate(self._tasks[cell.task].items):
                         if place % shard.count == shard.place:
-                            yield Job(cell=cell, item=item, place=place, repeat=repeat)
+                            yield Job(cell=cell, item=item, repeat=repeat)
 
     def run(self) -> None:
         """Does what is not done yet.
@@ -243,7 +248,7 @@ class Evaluation:
                 prices=self._prices,
                 clock=self._options.clock,
                 sandbox=self._options.sandbox,
-                journal=None if self._pool else self._journal(job),
+                journal=None if self._pool else journal_of(self._folder, job.key),
             )
         except NodeError as error:
             fault, outcome = error, error.outcome
@@ -287,14 +292,10 @@ class Evaluation:
         seed = self._config.seed
         return derive_seed(seed, "repeat", repeat) if repeat and self._pool is None else seed
 
-    def _journal(self, job: Job) -> Path:
-        folder = self._folder / "journals" / job.cell.key
-        return folder / f"{job.place:06d}-{job.repeat}.journal"
-
     def _forget(self, job: Job) -> None:
         """Removes the journal of a job that is done."""
         if self._pool is None and not self._options.keep_journals:
-            self._journal(job).unlink(missing_ok=True)
+            journal_of(self._folder, job.key).unlink(missing_ok=True)
 
 
 class _Orders:

@@ -176,7 +176,7 @@ def _difference(
 
 
 def _detectable(first: Sequence[float], second: Sequence[float]) -> float:
-    return detectable_difference(first, second) if len(first) > 1 else 1.0
+    return min(1.0, detectable_difference(first, second)) if len(first) > 1 else 1.0
 
 
 def _said(difference: Difference, p: float, num: int, *, is_bound: bool) -> Said:

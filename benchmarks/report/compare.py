@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ttc.benchmarks.harness.config import Cell, Config
 from ttc.benchmarks.harness.measures import CellMeasures, measures
-from ttc.benchmarks.harness.results import Result, read_results
+from ttc.benchmarks.harness.results import Result, journal_of, read_results
 from ttc.errors import RecordError
 
 __all__ = ["Chosen", "Disagreement", "Side", "chosen", "disagreements"]
@@ -22,6 +22,10 @@ class Side:
     answer: str | None
     grade: float | None
     text: str | None
+    journal: Path | None = None
+    """Of the run, where it was kept."""
+    page: str | None = None
+    """Where the run stands as a page, beside the report."""
 
     @property
     def mark(self) -> str:
@@ -119,9 +123,11 @@ def _results(chosen: Chosen) -> dict[tuple[str, int], Result]:
 
 
 def _side(chosen: Chosen, result: Result) -> Side:
+    journal = journal_of(chosen.folder, result.key)
     return Side(
         name=f"{chosen.cell.arm}@{chosen.cell.budget}",
         answer=result.answer,
         grade=result.grade,
         text=result.text,
+        journal=journal if journal.is_file() else None,
     )

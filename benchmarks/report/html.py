@@ -16,7 +16,7 @@ from statistics import fmean
 
 from ttc.benchmarks.harness.measures import BIN, RESOURCES, CellMeasures
 from ttc.benchmarks.report import svg
-from ttc.benchmarks.report.compare import Disagreement
+from ttc.benchmarks.report.compare import Disagreement, Side
 from ttc.benchmarks.report.study import Study
 from ttc.benchmarks.report.style import COLOURS, STYLE
 from ttc.benchmarks.report.tables import (
@@ -249,7 +249,7 @@ def _differing(found: Sequence[Disagreement]) -> str:
         sides = "".join(
             f"<div><h3>{escape(side.name)}: {escape(side.answer or 'no answer')} "
             f'<span class="{side.kind}">{side.mark}</span></h3>'
-            f"<pre>{escape(side.text or '')}</pre></div>"
+            f"<pre>{escape(side.text or '')}</pre>{_link(side)}</div>"
             for side in (first, second)
         )
         parts.append(
@@ -257,6 +257,12 @@ def _differing(found: Sequence[Disagreement]) -> str:
             f'<div class="pair">{sides}</div></details>'
         )
     return "".join(parts)
+
+
+def _link(side: Side) -> str:
+    if side.page is None:
+        return ""
+    return f'<p><a href="{escape(side.page)}">the whole run of {escape(side.name)}</a></p>'
 
 
 def _card(study: Study) -> str:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
-from ttc.benchmarks.report.compare import Chosen, Disagreement, disagreements
+from ttc.benchmarks.report.compare import Chosen, Disagreement, Side, disagreements
 from ttc.benchmarks.report.figures import draw_curves
 from ttc.benchmarks.report.html import page
 from ttc.benchmarks.report.study import Study, read_study
@@ -38,7 +39,11 @@ def write_report(folder: Path, *, figures: bool = True) -> tuple[Study, Written]
     """
     study = read_study(folder)
     written = Written()
-    differing = [one for found in _differing(folder, study) for one in found[:_MOST_DIFFERING]]
+    differing = [
+        replace(one, first=_viewed(folder, one.first), second=_viewed(folder, one.second))
+        for found in _differing(folder, study)
+        for one in found[:_MOST_DIFFERING]
+    ]
     _put(folder / "report.html", page(study, differing), written)
     values = json.dumps(study.values, indent=2, ensure_ascii=False, allow_nan=False)
     _put(folder / "report.json", values + "\n", written)
@@ -58,6 +63,18 @@ def write_report(folder: Path, *, figures: bool = True) -> tuple[Study, Written]
         except ModuleNotFoundError as error:
             written.left_out.append(f"{path.name}, which needs {error.name}")
     return study, written
+
+
+def _viewed(folder: Path, side: Side) -> Side:
+    """A side with a page of its run, where its journal was kept."""
+    if side.journal is None:
+        return side
+    from ttc.view import written
+
+    page = Path("views") / f"{side.journal.parent.name}-{side.journal.stem}.html"
+    (folder / page).parent.mkdir(exist_ok=True)
+    (folder / page).write_text(written(side.journal), encoding="utf-8")
+    return replace(side, page=page.as_posix())
 
 
 def _put(path: Path, text: str, written: Written) -> None:

@@ -176,3 +176,16 @@ def test_names_in_charts_are_text() -> None:
 @pytest.mark.parametrize(("value", "told"), [(500, "500"), (2000, "2k"), (5e6, "5M"), (1e15, "1P")])
 def test_axes_tell_round_numbers(value: float, told: str) -> None:
     assert svg.short(value) == told
+
+
+def test_kept_runs_are_linked_where_strategies_differ(tmp_path: Path, browser: Any) -> None:
+    evaluation(tmp_path, sums(12), engine=FakeEngine(_attacker), keep_journals=True).run()
+    write_report(tmp_path, figures=False)
+    view = browser.new_page()
+    view.goto((tmp_path / "report.html").as_uri())
+    view.locator("details:has(.pair) summary").first.click()
+    view.locator("a", has_text="the whole run of vote").first.click()
+
+    assert "views/" in view.url
+    assert view.title()
+    view.close()

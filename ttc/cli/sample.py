@@ -38,6 +38,9 @@ def sample(  # noqa: PLR0913 - every option of the command
     top_k: Annotated[int | None, typer.Option(show_default="off")] = None,
     max_tokens: Annotated[int, typer.Option(help="Of one completion.")] = 512,
     seed: Annotated[int, typer.Option(help="Seeds task and completions.")] = 0,
+    shuffle: Annotated[
+        bool, typer.Option("--shuffle", help="Take problems in an order of the seed's.")
+    ] = False,
     data: Annotated[
         list[Path] | None, typer.Option(help="A folder of data sets.", show_default=False)
     ] = None,
@@ -47,7 +50,7 @@ def sample(  # noqa: PLR0913 - every option of the command
         sampling = Sampling(temperature=temperature, top_p=top_p, top_k=top_k)
         plan = Plan(n=n, sampling=sampling, max_tokens=max_tokens, seed=seed)
         tasks: Any = room("benchmarks.data")
-        asking = tasks.Asking(limit=problems, seed=seed, folders=tuple(data or ()))
+        asking = tasks.Asking(limit=problems, seed=seed, shuffle=shuffle, folders=tuple(data or ()))
         asked: Any = tasks.task_named(task, asking)
     except ValueError as error:
         raise Fault(str(error)) from None
