@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, TypeVar
@@ -54,22 +54,35 @@ class Branch:
     salt: str = ""
     """Of a root: what keeps its part of a prefix cache apart. Roots of other salts share none."""
 
-    def lineage(self) -> Iterator[Branch]:
-        """The segments of this branch, from the root to this one."""
+    def lineage(self, after: Container[Branch] = ()) -> Iterator[Branch]:
+        """The segments of this branch, from the root to this one.
+
+        Args:
+            after: segments to begin behind: the nearest one that is passed.
+        """
         chain: list[Branch] = []
         branch: Branch | None = self
-        while branch is not None:
+        while branch is not None and branch not in after:
             chain.append(branch)
             branch = branch.parent
         return reversed(chain)
 
     @property
     def num_tokens(self) -> int:
-        """The tokens of the whole branch; where an engine has none, its bytes: at least as many."""
-        return sum(
-            len(segment.text.encode()) if segment.length is None else segment.length
-            for segment in self.lineage()
-        )
+        """The tokens of the whole branch; where an engine has none, its bytes: at least as many.
+
+        Computed once, from what is known of the segments before.
+        """
+        total, branch = 0, self
+        while (known := branch.__dict__.get("_num_tokens")) is None:
+            own = branch.length
+            total += len(branch.text.encode()) if own is None else own
+            if branch.parent is None:
+                known = 0
+                break
+            branch = branch.parent
+        self.__dict__["_num_tokens"] = total = total + known
+        return total
 
     @property
     def length(self) -> int | None:
@@ -128,7 +141,7 @@ class Branch:
     @property
     def output(self) -> str:
         """The text after the root: everything generated or appended since the prompt."""
-        return "".join(segment.text for segment in self.lineage() if segment.parent is not None)
+        return "".join([segment.text for segment in self.lineage() if segment.parent is not None])
 
 
 class _Beginning(Branch):
