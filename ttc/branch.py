@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
+from weakref import WeakKeyDictionary
 
 from ttc.constraints import Constraint
 
@@ -138,6 +139,10 @@ class Branch:
         )
         return cut
 
+    def __reduce__(self) -> tuple[Callable[..., Branch], tuple[_Segment, ...]]:
+        """Its segments one beside the other: a chain of parents would be too deep for pickle."""
+        return _joined, tuple(map(_segment_of, self.lineage()))
+
     @property
     def output(self) -> str:
         """The text after the root: everything generated or appended since the prompt."""
@@ -177,3 +182,39 @@ class _Beginning(Branch):
 
     def _first(self, column: tuple[T, ...] | None) -> tuple[T, ...] | None:
         return None if column is None else column[: self._count]
+
+
+class _Segment:
+    """A segment without its parent, as it is pickled: once, however many branches share it."""
+
+    def __init__(self, branch: Branch) -> None:
+        self.branch: Branch | None = None  # once it is made again
+        self.values = {f.name: getattr(branch, f.name) for f in fields(Branch)}
+        del self.values["parent"]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.values
+
+    def __setstate__(self, values: dict[str, Any]) -> None:
+        self.branch, self.values = None, values
+
+
+_segments: WeakKeyDictionary[Branch, _Segment] = WeakKeyDictionary()
+
+
+def _segment_of(branch: Branch) -> _Segment:
+    found = _segments.get(branch)
+    if found is None:
+        found = _segments[branch] = _Segment(branch)
+    return found
+
+
+def _joined(*segments: _Segment) -> Branch:
+    """The branch of such segments; what others have been made of already is shared with them."""
+    branch: Branch | None = None
+    for segment in segments:
+        if segment.branch is None:
+            segment.branch = Branch(parent=branch, **segment.values)
+        branch = segment.branch
+    assert branch is not None
+    return branch
