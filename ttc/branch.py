@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Container, Iterator, Sequence
+from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
+from weakref import WeakKeyDictionary
 
 from ttc.constraints import Constraint
 
@@ -54,22 +55,35 @@ class Branch:
     salt: str = ""
     """Of a root: what keeps its part of a prefix cache apart. Roots of other salts share none."""
 
-    def lineage(self) -> Iterator[Branch]:
-        """The segments of this branch, from the root to this one."""
+    def lineage(self, after: Container[Branch] = ()) -> Iterator[Branch]:
+        """The segments of this branch, from the root to this one.
+
+        Args:
+            after: segments to begin behind: the nearest one that is passed.
+        """
         chain: list[Branch] = []
         branch: Branch | None = self
-        while branch is not None:
+        while branch is not None and branch not in after:
             chain.append(branch)
             branch = branch.parent
         return reversed(chain)
 
     @property
     def num_tokens(self) -> int:
-        """The tokens of the whole branch; where an engine has none, its bytes: at least as many."""
-        return sum(
-            len(segment.text.encode()) if segment.length is None else segment.length
-            for segment in self.lineage()
-        )
+        """The tokens of the whole branch; where an engine has none, its bytes: at least as many.
+
+        Computed once, from what is known of the segments before.
+        """
+        total, branch = 0, self
+        while (known := branch.__dict__.get("_num_tokens")) is None:
+            own = branch.length
+            total += len(branch.text.encode()) if own is None else own
+            if branch.parent is None:
+                known = 0
+                break
+            branch = branch.parent
+        self.__dict__["_num_tokens"] = total = total + known
+        return total
 
     @property
     def length(self) -> int | None:
@@ -125,10 +139,14 @@ class Branch:
         )
         return cut
 
+    def __reduce__(self) -> tuple[Callable[..., Branch], tuple[_Segment, ...]]:
+        """Its segments one beside the other: a chain of parents would be too deep for pickle."""
+        return _joined, tuple(map(_segment_of, self.lineage()))
+
     @property
     def output(self) -> str:
         """The text after the root: everything generated or appended since the prompt."""
-        return "".join(segment.text for segment in self.lineage() if segment.parent is not None)
+        return "".join([segment.text for segment in self.lineage() if segment.parent is not None])
 
 
 class _Beginning(Branch):
@@ -164,3 +182,39 @@ class _Beginning(Branch):
 
     def _first(self, column: tuple[T, ...] | None) -> tuple[T, ...] | None:
         return None if column is None else column[: self._count]
+
+
+class _Segment:
+    """A segment without its parent, as it is pickled: once, however many branches share it."""
+
+    def __init__(self, branch: Branch) -> None:
+        self.branch: Branch | None = None  # once it is made again
+        self.values = {f.name: getattr(branch, f.name) for f in fields(Branch)}
+        del self.values["parent"]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.values
+
+    def __setstate__(self, values: dict[str, Any]) -> None:
+        self.branch, self.values = None, values
+
+
+_segments: WeakKeyDictionary[Branch, _Segment] = WeakKeyDictionary()
+
+
+def _segment_of(branch: Branch) -> _Segment:
+    found = _segments.get(branch)
+    if found is None:
+        found = _segments[branch] = _Segment(branch)
+    return found
+
+
+def _joined(*segments: _Segment) -> Branch:
+    """The branch of such segments; what others have been made of already is shared with them."""
+    branch: Branch | None = None
+    for segment in segments:
+        if segment.branch is None:
+            segment.branch = Branch(parent=branch, **segment.values)
+        branch = segment.branch
+    assert branch is not None
+    return branch

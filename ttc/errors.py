@@ -53,6 +53,16 @@ __all__ = [
 class TTCError(Exception):
     """The root of every error that ttc raises on purpose."""
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """What it holds, and not what it was made of: the two differ for many."""
+        return _again, (type(self), self.args, self.__dict__)
+
+
+def _again(kind: type[TTCError], args: tuple[object, ...], held: dict[str, object]) -> TTCError:
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(held)
+    return error
+
 
 class GraphError(TTCError):
     """A strategy that cannot run; carries every fault that was found, by node path."""

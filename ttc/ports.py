@@ -415,8 +415,11 @@ class Scope(Protocol):
         acted, the outcome names it among what made the result depend on timing.
         """
 
-    def finish(self, candidate: Candidate, branch: Branch) -> Candidate:
-        """The candidate that `branch` makes of `candidate`: text, answer, status and usage."""
+    def finish(self, candidate: Candidate, branch: Branch, *, is_open: bool = False) -> Candidate:
+        """The candidate that `branch` makes of `candidate`: text, answer, status and usage.
+
+        One that `is_open` will be gone on from, and has no answer.
+        """
 
     def map(
         self,

@@ -57,14 +57,12 @@ class PromptTree:
         for branch in branches:
             if branch in self._ends:
                 continue  # paid to its end
-            place = 0
-            for segment in branch.lineage():
-                end = self._ends.get(segment) or ends.get(segment)
-                if end is None:
-                    end, fresh = self._end(segment, place, edges)
-                    ends[segment] = end
+            for segment in branch.lineage(after=self._ends):
+                if segment not in ends:
+                    parent = segment.parent
+                    place = (self._ends.get(parent) or ends[parent]) if parent else 0
+                    ends[segment], fresh = self._end(segment, place, edges)
                     unpaid += fresh
-                place = end
         return unpaid
 
     def _end(

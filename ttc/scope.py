@@ -247,10 +247,14 @@ class NodeScope(Readings):
         """Whether the answers of each pair are equal; see `ttc.ports.Scope`."""
         return await equivalent(self._run, self.path, pairs)
 
-    def finish(self, candidate: Candidate, branch: Branch) -> Candidate:
-        """The candidate that `branch` makes of `candidate`: text, answer, status and usage."""
-        answer, key = answer_of(self.problem, branch, self._run.engine(branch.role))
+    def finish(self, candidate: Candidate, branch: Branch, *, is_open: bool = False) -> Candidate:
+        """The candidate that `branch` makes of `candidate`; see `ttc.ports.Scope`."""
         status: Status = "finished" if branch.finish_reason == "stop" else "truncated"
+        answer, key = None, None
+        if is_open:
+            status = "open"
+        else:
+            answer, key = answer_of(self.problem, branch, self._run.engine(branch.role))
         return replace(
             candidate,
             branch=branch,

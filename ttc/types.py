@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from ttc.branch import Branch, FinishReason
@@ -383,6 +384,9 @@ class Outcome:
     error: Exception | None = None
     """A bug in a node, where the run goes on without this problem."""
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: _thawed(value) for name, value in vars(self).items()}
+
     @property
     def answer(self) -> str | None:
         """The chosen answer, or `None` where no candidate has one."""
@@ -397,3 +401,8 @@ class Outcome:
     def text(self) -> str | None:
         """The whole text of the chosen candidate."""
         return self.candidate.text if self.candidate else None
+
+
+def _thawed(value: Any) -> Any:
+    """A mapping that nobody can change, as one that can be pickled."""
+    return dict(value) if isinstance(value, MappingProxyType) else value

@@ -26,29 +26,37 @@ _WEIGHS = ("count", "probability")
 
 
 @dataclass(frozen=True, kw_only=True)
-class SemanticEntropy:
-    """`1 - H / ln n` of n samples: 1 where all agree, 0 where all differ. All get the same score.
-
-    It says whether to trust the choice among them, not which to choose; a single sample says
-    nothing, and is unscored.
-    """
+class _OfClasses:
+    """What compares the classes of equal answers, each with its weight."""
 
     remote: ClassVar[bool] = True
     range: ClassVar[tuple[float, float] | None] = (0.0, 1.0)
     needs: ClassVar[Literal["each", "all"]] = "all"
     roles: ClassVar[frozenset[str]] = frozenset()
 
-    weigh: Weigh = "count"
+    weigh: Weigh
     """By what a class weighs: its samples, or their length-normalised probabilities."""
-    name: str = "semantic_entropy"
 
     def __post_init__(self) -> None:
-        _check(self.weigh)
+        if self.weigh not in _WEIGHS:
+            raise ValueError(f"weigh is one of {', '.join(_WEIGHS)}, not {self.weigh!r}")
 
     @property
     def requires(self) -> frozenset[str]:
         """Log probabilities, where they weigh."""
-        return _requires(self.weigh)
+        return frozenset({NEED["logprobs"]}) if self.weigh == "probability" else frozenset()
+
+
+@dataclass(frozen=True, kw_only=True)
+class SemanticEntropy(_OfClasses):
+    """`1 - H / ln n` of n samples: 1 where all agree, 0 where all differ. All get the same score.
+
+    It says whether to trust the choice among them, not which to choose; a single sample says
+    nothing, and is unscored.
+    """
+
+    weigh: Weigh = "count"
+    name: str = "semantic_entropy"
 
     async def __call__(
         self, problem: Problem, candidates: Sequence[Candidate], scope: Scope
@@ -69,28 +77,14 @@ class SemanticEntropy:
 
 
 @dataclass(frozen=True, kw_only=True)
-class AnswerProbability:
+class AnswerProbability(_OfClasses):
     """The probability mass of a candidate's answer among the samples: its class's share.
 
     By counts it is the share of votes; by probabilities the p(c | x) of the paper.
     """
 
-    remote: ClassVar[bool] = True
-    range: ClassVar[tuple[float, float] | None] = (0.0, 1.0)
-    needs: ClassVar[Literal["each", "all"]] = "all"
-    roles: ClassVar[frozenset[str]] = frozenset()
-
     weigh: Weigh = "probability"
-    """As in `SemanticEntropy`."""
     name: str = "answer_probability"
-
-    def __post_init__(self) -> None:
-        _check(self.weigh)
-
-    @property
-    def requires(self) -> frozenset[str]:
-        """Log probabilities, where they weigh."""
-        return _requires(self.weigh)
 
     async def __call__(
         self, problem: Problem, candidates: Sequence[Candidate], scope: Scope
@@ -132,12 +126,3 @@ def _weight(candidate: Candidate, weigh: Weigh) -> float | str:
         return logprobs
     probability = math.exp(mean(logprobs))
     return probability if math.isfinite(probability) else "its log probabilities are no numbers"
-
-
-def _requires(weigh: Weigh) -> frozenset[str]:
-    return frozenset({NEED["logprobs"]}) if weigh == "probability" else frozenset()
-
-
-def _check(weigh: str) -> None:
-    if weigh not in _WEIGHS:
-        raise ValueError(f"weigh is one of {', '.join(_WEIGHS)}, not {weigh!r}")

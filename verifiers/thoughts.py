@@ -12,6 +12,7 @@ tokens each.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
@@ -28,31 +29,69 @@ VALUES = {"sure": 1.0, "likely": 0.05, "impossible": 0.0}
 
 
 @dataclass(frozen=True, kw_only=True)
-class ThoughtValue:
-    """Whether a state can still lead to a solution, as the mean of several verdicts."""
+class _OfThoughts(ABC):
+    """A model that is asked several times, and ends with a verdict."""
 
     remote: ClassVar[bool] = True
-    needs: ClassVar[Literal["each", "all"]] = "each"
     requires: ClassVar[frozenset[str]] = frozenset()
     range: ClassVar[tuple[float, float] | None] = (0.0, 1.0)
 
-    rubric: str = "Can what is written so far be continued to a right answer?"
+    rubric: str
     """What the model goes by. It is an instruction, so it is yours to answer for."""
-    samples: int = 3
-    """Verdicts on each state; more than one need a temperature."""
+    samples: int
+    """Verdicts; more than one need a temperature."""
     temperature: float = 0.7
     max_tokens: int = 256
     role: str = "policy"
     """Who is asked: by default the model that thinks."""
-    name: str = "thought_value"
 
     def __post_init__(self) -> None:
-        _check(self.rubric, self.temperature, self.samples, self.max_tokens)
+        check_asking(
+            self.rubric, self.temperature, samples=self.samples, max_tokens=self.max_tokens
+        )
+        if self.samples > 1 and self.temperature == 0:
+            raise ValueError(
+                f"{self.samples} verdicts at temperature 0 are one; set a temperature, or samples=1"
+            )
 
     @property
     def roles(self) -> frozenset[str]:
         """The role that is asked."""
         return frozenset({self.role})
+
+    @abstractmethod
+    def read(self, word: str) -> float | None:
+        """The value of a verdict's word."""
+
+    async def _asked(self, scope: Scope, paragraphs: tuple[str, ...], first: int) -> list[Verdict]:
+        """Several verdicts on one prompt."""
+        return await together(
+            scope,
+            (
+                ask(
+                    scope,
+                    self.role,
+                    paragraphs,
+                    read=self.read,
+                    index=first + sample,
+                    max_tokens=self.max_tokens,
+                    temperature=self.temperature,
+                )
+                for sample in range(self.samples)
+            ),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ThoughtValue(_OfThoughts):
+    """Whether a state can still lead to a solution, as the mean of several verdicts."""
+
+    needs: ClassVar[Literal["each", "all"]] = "each"
+
+    rubric: str = "Can what is written so far be continued to a right answer?"
+    samples: int = 3
+    """Verdicts on each state; more than one need a temperature."""
+    name: str = "thought_value"
 
     async def __call__(
         self, problem: Problem, candidates: Sequence[Candidate], scope: Scope
@@ -73,7 +112,7 @@ class ThoughtValue:
             "Think in a few sentences, and then end with a last line of exactly one of these "
             "forms:\nVerdict: sure\nVerdict: likely\nVerdict: impossible",
         )
-        verdicts = await _asked(self, scope, paragraphs, place * self.samples)
+        verdicts = await self._asked(scope, paragraphs, place * self.samples)
         known = [verdict.value for verdict in verdicts if verdict.value is not None]
         value = math.fsum(known) / len(known) if known else None
         return Score(value=value, evidence={"verdicts": tuple(known), **_unknown(verdicts)})
@@ -84,31 +123,15 @@ class ThoughtValue:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ThoughtVote:
+class ThoughtVote(_OfThoughts):
     """The share of votes for each state as the most promising of all that it stands beside."""
 
-    remote: ClassVar[bool] = True
     needs: ClassVar[Literal["each", "all"]] = "all"
-    requires: ClassVar[frozenset[str]] = frozenset()
-    range: ClassVar[tuple[float, float] | None] = (0.0, 1.0)
 
     rubric: str = "Which of these attempts is the most promising?"
-    """What the model goes by. It is an instruction, so it is yours to answer for."""
     samples: int = 5
     """Votes; more than one need a temperature."""
-    temperature: float = 0.7
-    max_tokens: int = 256
-    role: str = "policy"
-    """Who is asked: by default the model that thinks."""
     name: str = "thought_vote"
-
-    def __post_init__(self) -> None:
-        _check(self.rubric, self.temperature, self.samples, self.max_tokens)
-
-    @property
-    def roles(self) -> frozenset[str]:
-        """The role that is asked."""
-        return frozenset({self.role})
 
     async def __call__(
         self, problem: Problem, candidates: Sequence[Candidate], scope: Scope
@@ -129,7 +152,7 @@ class ThoughtVote:
             "Think in a few sentences, and then end with a last line of exactly this form, with N "
             f"the number of the attempt, from 1 to {len(texts)}:\nVerdict: N",
         )
-        verdicts = await _asked(self, scope, paragraphs, 0)
+        verdicts = await self._asked(scope, paragraphs, 0)
         places = range(1, len(texts) + 1)
         votes = [int(v.value) for v in verdicts if v.value is not None and v.value in places]
         return tuple(
@@ -145,35 +168,6 @@ class ThoughtVote:
         return float(word) if word.isdecimal() else None
 
 
-async def _asked(
-    judge: ThoughtValue | ThoughtVote, scope: Scope, paragraphs: tuple[str, ...], first: int
-) -> list[Verdict]:
-    """Several verdicts on one prompt."""
-    return await together(
-        scope,
-        (
-            ask(
-                scope,
-                judge.role,
-                paragraphs,
-                read=judge.read,
-                index=first + sample,
-                max_tokens=judge.max_tokens,
-                temperature=judge.temperature,
-            )
-            for sample in range(judge.samples)
-        ),
-    )
-
-
 def _unknown(verdicts: Sequence[Verdict]) -> dict[str, tuple[str, ...]]:
     reasons = tuple(verdict.reason for verdict in verdicts if verdict.reason is not None)
     return {"unknown": reasons} if reasons else {}
-
-
-def _check(rubric: object, temperature: float, samples: int, max_tokens: int) -> None:
-    check_asking(rubric, temperature, samples=samples, max_tokens=max_tokens)
-    if samples > 1 and temperature == 0:
-        raise ValueError(
-            f"{samples} verdicts at temperature 0 are one; set a temperature, or samples=1"
-        )

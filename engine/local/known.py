@@ -78,12 +78,19 @@ class Known:
                     kept.move_to_end(page)
         return found
 
-    def note(self, page: Page, place: int, facts: Facts) -> None:
-        """Adds to what is known of a token."""
+    def note(self, page: Page, place: int, facts: Facts) -> bool:
+        """Adds to what is known of a token. Returns whether something has to be forgotten now."""
+        num_bytes = _VALUE_BYTES * len(facts) + _ROW_BYTES
         known = page.facts.get(place)
-        before = 0 if known is None else _ROW_BYTES + _VALUE_BYTES * len(known)
-        page.note(place, facts)
-        self._add(page, _ROW_BYTES + _VALUE_BYTES * len(page.facts[place]) - before)
+        if known is None:  # nearly always: a token that was drawn just now
+            page.facts[place] = facts
+        else:
+            num_before = len(known)
+            page.note(place, facts)
+            num_bytes = _VALUE_BYTES * (len(known) - num_before)
+        self._fact_bytes += num_bytes
+        self._pages[page] = self._pages.get(page, 0) + num_bytes
+        return self._fact_bytes + _GHOST_BYTES * len(self.ghosts) > self._most_bytes
 
     def copy(self, source: Page, page: Page, count: int) -> None:
         """Lets a page begin with what is known of the first tokens of another one."""
@@ -107,11 +114,6 @@ class Known:
         page = next(iter(self._pages))
         self.forget(page)
         return page
-
-    def _add(self, page: Page, num_bytes: int) -> None:
-        self._fact_bytes += num_bytes
-        self._pages[page] = self._pages.get(page, 0) + num_bytes
-        self._pages.move_to_end(page)
 
     def check(self) -> None:
         """Raises `AssertionError` unless the sum is that of what is known. For tests."""

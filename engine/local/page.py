@@ -74,13 +74,12 @@ class Page:
         self.last_use = 0
 
     def note(self, place: int, facts: Facts) -> None:
-        """Adds to what is known of a token."""
-        known = self.facts.setdefault(place, facts)
-        if known is not facts:
-            top = max(known.get(TOP, 0.0), facts.get(TOP, 0.0))
-            known |= facts
-            if top:
-                known[TOP] = top
+        """Adds to what is known already of a token."""
+        known = self.facts[place]
+        top = max(known.get(TOP, 0.0), facts.get(TOP, 0.0))
+        known |= facts
+        if top:
+            known[TOP] = top
 
     def child(self, key: tuple[int, ...]) -> Page | None:
         """The child with exactly these tokens."""

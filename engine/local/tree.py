@@ -213,8 +213,8 @@ class RadixTree:
     def note(self, path: Path, row: int, facts: Facts) -> None:
         """Adds to what is known of a row that is computed."""
         place, offset = divmod(row, self._page_size)
-        self._known.note(path.pages[place], offset, facts)
-        self._trim()
+        if self._known.note(path.pages[place], offset, facts):
+            self._trim()
 
     def _trim(self) -> None:
         """Forgets what was asked for longest ago, until the rest fits."""

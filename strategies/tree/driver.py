@@ -26,7 +26,7 @@ from ttc.errors import BudgetExceeded, EngineError, Revoked
 from ttc.ports import Handle, Scope, Verifier
 from ttc.resources import LOGICAL
 from ttc.strategies.tree.policy import Comparison, Expansion, Policy, Result, SearchState
-from ttc.types import Candidate, Order
+from ttc.types import Branch, Candidate, Order
 
 __all__ = ["Driver", "Expand", "Search"]
 
@@ -171,9 +171,10 @@ class Driver:
     def _tell(self, flight: _Flight, landed: _Landed) -> None:
         """Tells the policy, and takes what it has found and what it has dropped."""
         result = self._result(flight, landed)
-        if landed.candidate is not None and landed.twin is None:
+        if landed.candidate is not None and landed.twin is None and not flight.is_dropped:
             self._candidates[flight.work.id] = landed.candidate
-        self._candidates.update(landed.scored)
+        kept = self._candidates.keys() & landed.scored.keys()
+        self._candidates |= {id: landed.scored[id] for id in kept}
         self.state = self._search.policy.tell(self.state, result)
         self._note(flight.work, landed.candidate, result)
         self._take()
@@ -182,7 +183,7 @@ class Driver:
         """Takes from the policy what it has found and what it has dropped."""
         given = self.state.tree.given
         for id in given[self._given :]:
-            path = _path(self._candidates[id])
+            path = _tokens(self._candidates[id].branch)
             if path not in self._paths:
                 self._paths.add(path)
                 self._ready.append(self._completed(id))
@@ -236,10 +237,9 @@ class Driver:
         tree = self.state.tree
         if tree.num_dropped == self._dropped:
             return
+        dropped = [tree.dropped[place] for place in range(self._dropped, tree.num_dropped)]
+        gone = [id for id in dropped if self._candidates.pop(id, None) is not None]
         self._dropped = tree.num_dropped
-        gone = {id for id in self._candidates if tree[id].status == "dropped"}
-        for id in gone:
-            del self._candidates[id]
         if gone:
             self._scope.note(dropped=sorted(self._first + id for id in gone))
         for flight in self._flights:
@@ -270,7 +270,7 @@ class Driver:
         except EngineError as error:
             return _Landed(candidate=replace(parent, status="failed", error=str(error)))
         await flight.turn.wait()
-        path = work.parent, _path(candidate)
+        path = work.parent, _tokens(candidate.branch, after=(parent.branch,))
         twin = self._twins.setdefault(path, work.id)
         if twin != work.id:
             return _Landed(candidate=candidate, twin=twin)
@@ -342,9 +342,9 @@ def _rank(value: float | None, id: int) -> tuple[bool, float, int]:
     return value is None, -(value or 0.0), id
 
 
-def _path(candidate: Candidate) -> object:
-    """The tokens of a candidate; the text where its engine has none."""
+def _tokens(branch: Branch, after: tuple[Branch, ...] = ()) -> object:
+    """The tokens of a branch, behind another one; the text where its engine has none."""
     return tuple(
         segment.text if segment.token_ids is None else segment.token_ids
-        for segment in candidate.branch.lineage()
+        for segment in branch.lineage(after)
     )

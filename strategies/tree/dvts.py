@@ -55,7 +55,7 @@ class Subtrees:
     def init(self) -> SubtreesState:
         """Every subtree at the root."""
         start = _Subtree(to_ask=self.beam_width, to_tell=self.beam_width)
-        return SubtreesState(tree=Tree.planted(), subtrees=(start,) * self.num_beams)
+        return SubtreesState(tree=Tree.planted(backs_up=False), subtrees=(start,) * self.num_beams)
 
     def ask(self, state: SubtreesState, seed: int) -> tuple[SubtreesState, Expansion | None]:
         """Another step of the subtree that has come the least far."""

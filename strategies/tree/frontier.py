@@ -65,7 +65,9 @@ class Frontier(ABC):
 
     def init(self) -> FrontierState:
         """The root alone in line."""
-        return FrontierState(tree=Tree.planted(), line=(Place(0.0, 0, 0),), paid=Map({0: 0.0}))
+        return FrontierState(
+            tree=Tree.planted(backs_up=False), line=(Place(0.0, 0, 0),), paid=Map({0: 0.0})
+        )
 
     def ask(self, state: FrontierState, seed: int) -> tuple[FrontierState, Expansion | None]:
         """Another child of what is being expanded, or one of the node that is best now."""

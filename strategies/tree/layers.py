@@ -52,7 +52,7 @@ class Layers(ABC):
 
     def init(self) -> LayerState:
         """The first layer in the queue."""
-        return LayerState(tree=Tree.planted(), queue=(0,) * self.first())
+        return LayerState(tree=Tree.planted(backs_up=False), queue=(0,) * self.first())
 
     def ask(self, state: LayerState, seed: int) -> tuple[LayerState, Expansion | Comparison | None]:
         """The next step of the layer."""

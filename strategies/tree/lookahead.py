@@ -8,7 +8,7 @@ Cost: at most k steps for each score.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from ttc.errors import EngineError
@@ -77,7 +77,5 @@ class Lookahead:
             except EngineError:
                 return candidate
             index += 1
-            grown = scope.finish(candidate, branch)
-            is_open = branch.finish_reason is None
-            candidate = replace(grown, status="open", answer=None, key=None) if is_open else grown
+            candidate = scope.finish(candidate, branch, is_open=branch.finish_reason is None)
         return candidate

@@ -3,13 +3,14 @@
 Every change gives a new tree that shares what did not change with the old one, so a state is kept,
 pickled or gone back to at no cost. It knows no policy and no text.
 
-Cost: an ask and a tell each touch the path to the root; about 0.5 kB for each node.
+Cost: an ask and a tell each touch the path to the root, where results are backed up, and else one
+node; about 0.5 kB for each node.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
 from immutables import Map
@@ -68,13 +69,18 @@ class Tree:
     """Nodes that have been dropped."""
     tokens: int = 0
     """Output tokens of all results told."""
+    dropped: Map[int, int] = field(default_factory=Map)
+    """These nodes, by their place in the order in which they were dropped."""
     given: tuple[int, ...] = ()
     """What the search has found, in the order in which it is handed out."""
+    backs_up: bool = True
+    """Whether what is counted of a node holds for the subtree below it, and not for it alone."""
 
     @classmethod
-    def planted(cls) -> Tree:
+    def planted(cls, *, backs_up: bool = True) -> Tree:
         """A tree of the root alone."""
-        return cls(nodes=Map({0: TreeNode(id=0, parent=None, depth=0, status="open")}))
+        root = TreeNode(id=0, parent=None, depth=0, status="open")
+        return cls(nodes=Map({0: root}), backs_up=backs_up)
 
     def __getitem__(self, id: int) -> TreeNode:
         return self.nodes[id]
@@ -108,9 +114,9 @@ class Tree:
         id, depth = self.num_asks + 1, above.depth + 1
         with self.nodes.mutate() as nodes:
             nodes[id] = TreeNode(id=id, parent=parent, depth=depth, action=action, num_in_flight=1)
-            for node in self.path(parent):
-                more = (*node.children, id) if node.id == parent else node.children
-                nodes[node.id] = node._replace(children=more, num_in_flight=node.num_in_flight + 1)
+            nodes[parent] = above._replace(children=(*above.children, id))
+            for node in self.path(parent) if self.backs_up else ():
+                nodes[node.id] = nodes[node.id]._replace(num_in_flight=node.num_in_flight + 1)
             grown = nodes.finish()
         tree = replace(self, nodes=grown, num_asks=id, num_in_flight=self.num_in_flight + 1)
         asked = Expansion(id=id, parent=parent, depth=depth, action=action, is_scored=is_scored)
@@ -138,6 +144,8 @@ class Tree:
         with tree.nodes.mutate() as nodes:
             for node in tree.path(result.id):
                 nodes[node.id] = _backed_up(node, result)
+                if not self.backs_up:
+                    break
             above = nodes[self.nodes[result.id].parent or 0]
             nodes[result.id] = _ended(nodes[result.id], above, result)
             twin = result.duplicate_of
@@ -154,10 +162,7 @@ class Tree:
     def close(self) -> Tree:
         """Gives up everything that could still go on: the search has ended."""
         going = [node for node in self.nodes.values() if node.status in ("open", "running")]
-        dropped = {node.id: node._replace(status="dropped") for node in going}
-        return replace(
-            self, nodes=self.nodes.update(dropped), num_dropped=self.num_dropped + len(dropped)
-        )
+        return self._without({node.id: node for node in going})
 
     def drop(self, *ids: int) -> Tree:
         """Gives nodes up, and all below them: whatever of it is in flight is to be cancelled."""
@@ -166,12 +171,18 @@ class Tree:
         while pending:
             node = self.nodes[pending.pop()]
             if node.status != "dropped" and node.id not in dropped:
-                dropped[node.id] = node._replace(status="dropped")
+                dropped[node.id] = node
                 pending += node.children
-        if not dropped:
-            return self
+        return self._without(dropped) if dropped else self
+
+    def _without(self, nodes: Mapping[int, TreeNode]) -> Tree:
+        gone = {id: node._replace(status="dropped") for id, node in nodes.items()}
+        places = dict(enumerate(gone, self.num_dropped))
         return replace(
-            self, nodes=self.nodes.update(dropped), num_dropped=self.num_dropped + len(dropped)
+            self,
+            nodes=self.nodes.update(gone),
+            num_dropped=self.num_dropped + len(gone),
+            dropped=self.dropped.update(places),
         )
 
     def _valued(self, result: Result) -> Tree:

@@ -75,7 +75,7 @@ class Particles:
     def init(self) -> ParticlesState:
         """All particles at the root."""
         return ParticlesState(
-            tree=Tree.planted(),
+            tree=Tree.planted(backs_up=False),
             particles=(Particle(),) * self.num_particles,
             queue=tuple(range(self.num_particles)),
         )

@@ -172,10 +172,7 @@ class TreeSearch(Node):
         )
         if branch.finish_reason is None and expansion.depth >= self.max_steps:
             branch = replace(branch, finish_reason="length")
-        grown = scope.finish(parent, branch)
-        if branch.finish_reason is None:
-            return replace(grown, status="open", answer=None, key=None)
-        return grown
+        return scope.finish(parent, branch, is_open=branch.finish_reason is None)
 
     def _sampling(self) -> Sampling:
         return Sampling(temperature=self.temperature, top_p=self.top_p)

@@ -76,7 +76,7 @@ class DepthFirst:
 
     def init(self) -> DepthState:
         """The root on the stack."""
-        return DepthState(tree=Tree.planted())
+        return DepthState(tree=Tree.planted(backs_up=False))
 
     def ask(self, state: DepthState, seed: int) -> tuple[DepthState, Expansion | Comparison | None]:
         """Another thought of the state on top; once all have been told, the best of them."""

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from ttc.testing import FakeEngine
+from ttc.text_form import parse
 
 Cli = Callable[..., subprocess.CompletedProcess[str]]
 Use = Callable[[FakeEngine], FakeEngine]
@@ -54,6 +55,25 @@ def test_a_solved_question_is_kept_for_its_owner_alone(run_ttc: Cli, folder: Pat
 def test_a_question_may_be_solved_without_a_trace(run_ttc: Cli, folder: Path) -> None:
     assert run_ttc("solve", "What is 17 * 23?", *VOTE, "--no-keep").returncode == 0
     assert not list(folder.glob("*.journal"))
+
+
+def test_a_run_of_a_saved_graph_goes_on_without_its_file(
+    run_ttc: Cli, folder: Path, engine: FakeEngine, tmp_path: Path
+) -> None:
+    """What it was begun with is in the journal."""
+    saved = tmp_path / "graph.json"
+    parse("sample(n=4) >> vote()").save(saved)
+    whole = run_ttc("solve", "q", "--strategy", str(saved), "--seed", "5")
+    saved.unlink()
+    (path,) = folder.iterdir()
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(lines[: len(lines) // 2]))
+    engine.calls = 0
+
+    resumed = run_ttc("solve", "--resume", path.stem)
+
+    assert (resumed.returncode, resumed.stdout.splitlines()[0]) == (0, whole.stdout.splitlines()[0])
+    assert 0 < engine.calls < 4
 
 
 def test_a_killed_run_goes_on_and_comes_to_the_same(

@@ -52,11 +52,11 @@ def digest(branch: Branch) -> str:
     """A hash of a branch: the roles and tokens of all its segments. It is computed once."""
     found = _digests.get(branch)
     if found is None:
-        found = ""
-        for segment in branch.lineage():
+        for segment in branch.lineage(after=_digests):
             content = segment.text if segment.token_ids is None else segment.token_ids
-            found = _digests.get(segment) or extended(found, segment.role, content)
-            _digests[segment] = found
+            before = "" if segment.parent is None else _digests[segment.parent]
+            _digests[segment] = found = extended(before, segment.role, content)
+        assert found is not None
     return found
 
 

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+import asyncio
+import sys
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import pytest
 
+import ttc
 from tests.core.lab import solved, uneven
 from tests.strategies.tree.world import check, thinker
 from ttc import Budget, Candidate, Node
 from ttc.engine.simulator import Hardware, Lengths, SimulatedProblem, Simulator
 from ttc.graph import Port
 from ttc.ports import Engine, Request, Scope, Stream
-from ttc.strategies import BeamSearch, FixedLength, MonteCarloTreeSearch, Vote
+from ttc.strategies import BeamSearch, Best, BestFirst, FixedLength, MonteCarloTreeSearch, Vote
 from ttc.strategies.tree import Expansion, Result, Tree, TreeSearch
 from ttc.testing import FakeEngine, ManualClock
+from ttc.verifiers import MeanLogprob
 
 
 @dataclass(frozen=True)
@@ -243,3 +248,36 @@ def test_a_selector_that_has_seen_enough_ends_the_search() -> None:
 
     assert run.outcome.answer == "1"
     assert run.outcome.usage.calls <= 5
+
+
+@pytest.mark.parametrize(
+    "search",
+    [partial(BeamSearch, num_beams=1, beam_width=1), partial(BestFirst, width=1)],
+    ids=["beam search", "best first"],
+)
+def test_a_step_of_a_deep_search_takes_no_more_work_than_a_first_one(
+    search: Callable[..., Node],
+) -> None:
+    """Twice as deep is twice the calls of functions; where each step walked its path, four times.
+
+    What is left of that are loops over segments: one to join a text, one to add log probabilities.
+    """
+
+    def count_calls(depth: int) -> int:
+        graph = search(MeanLogprob(), steps=FixedLength(4), max_steps=depth)
+        engine, calls = FakeEngine("a b c d e f"), 0
+
+        def count(frame: object, event: str, argument: object) -> None:
+            nonlocal calls
+            calls += event == "call"
+
+        sys.setprofile(count)
+        try:
+            asyncio.run(ttc.asolve("q", graph >> Best(), model=engine, seed=0))
+        finally:
+            sys.setprofile(None)
+        assert engine.calls >= depth
+        return calls
+
+    count_calls(10)  # what is imported and cached once
+    assert count_calls(160) < 2.3 * count_calls(80)
