@@ -24,11 +24,11 @@ def main() -> None:
     task = Task(dataset=MemoryDataset(samples), solver=generate(), scorer=includes())
     with tempfile.TemporaryDirectory() as folder:
         (log,) = eval(task, model=f"openai-api/ttc/{MODEL}", log_dir=folder, display="none")
-    done = [sample for sample in log.samples or () if sample.error is None]
-    errors = [] if log.status == "success" else [str(log.error)]
-    scores = [metric.value for score in log.results.scores for metric in score.metrics.values()]
-    told = {"version": version("inspect-ai"), "items": len(done), "errors": errors}
-    print(json.dumps({**told, "accuracy": scores[0]}))
+        done = [sample for sample in log.samples or () if sample.error is None]
+        errors = [] if log.status == "success" else [str(log.error)]
+        scores = [metric.value for score in log.results.scores for metric in score.metrics.values()]
+        told = {"version": version("inspect-ai"), "items": len(done), "errors": errors}
+        print(json.dumps({**told, "accuracy": scores[0]}))
 
 
 main()

@@ -78,6 +78,33 @@ def test_a_key_is_held_to_its_models_strategies_and_budget(
     assert server.post(headers=alice, max_tokens=40).status_code == 200
 
 
+def test_a_key_reaches_no_model_by_a_role(tmp_path: Path) -> None:
+    """A strategy of a stranger's may name roles, and behind them are models."""
+    secret, lines = new_key("bob")
+    path = tmp_path / "keys.toml"
+    path.write_text(f'{lines}models = ["fake", "judge"]\n', encoding="utf-8")
+    roles = {name: FakeEngine("The answer is 5.") for name in ("large", "judge")}
+    with serving(keys=Keys.read(path, None), roles=roles) as server:
+        spec = "fake@sample(role='{}') >> vote()"
+        large = server.post(headers=_as(secret), model=spec.format("large"))
+        judge = server.post(headers=_as(secret), model=spec.format("judge"))
+
+    assert (large.status_code, judge.status_code) == (403, 200)
+    assert roles["large"].calls == 0
+
+
+def test_engines_of_one_kind_are_counted_in_one_text() -> None:
+    class Metered(FakeEngine):
+        def prometheus(self) -> str:
+            return f"# TYPE ttc_engine_steps counter\nttc_engine_steps {self.calls}\n"
+
+    with serving(models={"a": Metered("x"), "b": Metered("y")}) as server:
+        text = server.http.get(f"{server.root}/metrics").text
+
+    assert text.count("# TYPE ttc_engine_steps counter") == 1
+    assert text.count("\nttc_engine_steps 0") == 2
+
+
 def test_a_file_of_keys_holds_no_secret(tmp_path: Path) -> None:
     secret, lines = new_key("alice")
     path = tmp_path / "keys.toml"

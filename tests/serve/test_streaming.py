@@ -119,6 +119,22 @@ def test_a_failure_after_the_first_byte_is_a_frame_without_an_end() -> None:
     assert "data: [DONE]" not in lines
 
 
+def test_a_fault_of_ours_is_told_and_its_text_is_not(
+    served: Served, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("a-secret-of-a-client")
+
+    monkeypatch.setattr("ttc.serve.frames.choices_of", fail)
+    monkeypatch.setattr("ttc.serve.app.choices_of", fail)
+    lines, whole = served.frames(), served.post()
+
+    assert json.loads(lines[-1].removeprefix("data: "))["error"]["code"] == "internal_error"
+    assert (whole.status_code, whole.json()["error"]["code"]) == (500, "internal_error")
+    assert "RuntimeError" in caplog.text
+    assert "a-secret-of-a-client" not in "".join(lines) + whole.text + caplog.text
+
+
 def test_a_refusal_before_the_first_byte_has_its_status(served: Served) -> None:
     reply = served.post(stream=True, temperature=9)
 

@@ -24,7 +24,7 @@ from ttc.serve.job import Job
 from ttc.serve.keys import Key, Keys
 from ttc.serve.logs import log_failure, log_request
 from ttc.serve.metrics import CONTENT_TYPE, Metrics
-from ttc.serve.refusal import Refusal
+from ttc.serve.refusal import Refusal, refusal_of
 from ttc.serve.reply import Choice, choices_of
 from ttc.serve.service import Service
 from ttc.serve.settings import Settings
@@ -91,19 +91,15 @@ class App:
             began = time.monotonic()
             try:
                 response = await handle(request)
-            except Refusal as refusal:
-                response = refusal.response()
-                if refusal.__cause__ is not None:
-                    log_failure(refusal.__cause__)
-                log_request(endpoint=endpoint, status=refusal.status, code=refusal.code)
             except ClientGone:
                 response = Response(status_code=_GONE)
                 self.metrics.gone()
             except Exception as error:  # noqa: BLE001 - whatever it is, the client is told
-                log_failure(error)
-                response = Refusal(
-                    500, "the server failed; its log says more", code="internal_error"
-                ).response()
+                refusal = refusal_of(error)
+                response = refusal.response()
+                if refusal.__cause__ is not None:
+                    log_failure(refusal.__cause__)
+                log_request(endpoint=endpoint, status=refusal.status, code=refusal.code)
             if isinstance(response, Response):
                 self.metrics.ended(endpoint, response.status_code, time.monotonic() - began)
             return response

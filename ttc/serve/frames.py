@@ -17,7 +17,7 @@ import orjson
 from starlette.types import Receive, Scope, Send
 
 from ttc.serve.job import Job
-from ttc.serve.refusal import Refusal
+from ttc.serve.refusal import Refusal, refusal_of
 from ttc.serve.reply import Choice, choices_of, told_of, usage_of
 from ttc.serve.service import Service
 from ttc.serve.shapes import chunk, delta, last_delta
@@ -104,9 +104,12 @@ class Frames:
     ) -> list[Choice]:
         try:
             await self._until_begun(work, gone)
-        except Refusal as refusal:
-            await refusal.response()(scope, receive, send)
+        except ClientGone:
             raise
+        except Exception as error:  # noqa: BLE001 - whatever it is, the client is told
+            refusal = refusal_of(error)
+            await refusal.response()(scope, receive, send)
+            raise refusal from refusal.__cause__
         await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
         try:
             await self._send(send, _COMMENT)
@@ -115,11 +118,13 @@ class Frames:
                 await self._send(send, self._drained() or (_COMMENT if is_silent else b""))
             choices = await choices_of(self._job, work.result())
             await self._send(send, self._drained() + self._ending(choices))
-        except Refusal as refusal:
-            self._drained()
+        except (ClientGone, OSError):
+            raise
+        except Exception as error:  # noqa: BLE001 - a bare cut would be taken for success
+            refusal = refusal_of(error)
             await self._send(send, _frame(refusal.body))
             await send({"type": "http.response.body", "body": b"", "more_body": False})
-            raise
+            raise refusal from refusal.__cause__
         await send({"type": "http.response.body", "body": b"", "more_body": False})
         return choices
 

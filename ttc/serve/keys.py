@@ -34,7 +34,8 @@ class Key:
     name: str
     digest: bytes = field(default=b"", repr=False)
     models: frozenset[str] | None = None
-    """The models that it may use; `None` is all of them."""
+    """The models that it may use, and the roles that its own strategies may name beside the policy;
+    `None` is all of them."""
     strategies: frozenset[str] | None = None
     """The nodes, verifiers and named strategies that it may use; `None` is all that are served."""
     budget: Budget | None = None

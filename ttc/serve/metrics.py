@@ -80,7 +80,14 @@ class Metrics:
         """Everything, with what the engines count themselves."""
         engines: Iterable[Any] = {id(e): e for e in self._engines()}.values()
         own = [engine.prometheus() for engine in engines if hasattr(engine, "prometheus")]
-        return bytes(generate_latest(self._registry)) + "".join(own).encode()
+        lines = [line for text in own for line in text.splitlines()]
+        # Engines of one kind say the same of their names, which may be said once.
+        kept = [
+            line
+            for place, line in enumerate(lines)
+            if not line.startswith("#") or line not in lines[:place]
+        ]
+        return bytes(generate_latest(self._registry)) + "\n".join([*kept, ""]).encode()
 
     def _engines(self) -> list[Engine]:
         return [*self._service.models.values(), *self._service.roles.values()]

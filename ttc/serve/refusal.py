@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 from starlette.responses import Response
 
-__all__ = ["Refusal", "conflicting", "invalid", "unsupported"]
+__all__ = ["Refusal", "conflicting", "invalid", "refusal_of", "unsupported"]
 
 _TYPES = {
     401: "authentication_error",
@@ -59,6 +59,15 @@ class Refusal(Exception):
 def invalid(param: str | None, message: str, code: str = "invalid_value") -> Refusal:
     """A parameter that cannot have its value."""
     return Refusal(400, message, code=code, param=param)
+
+
+def refusal_of(error: Exception) -> Refusal:
+    """What a client is told of any fault; of one of ours nothing but that it was one."""
+    if isinstance(error, Refusal):
+        return error
+    refusal = Refusal(500, "the server failed; its log says more", code="internal_error")
+    refusal.__cause__ = error
+    return refusal
 
 
 def unsupported(param: str, message: str) -> Refusal:

@@ -203,6 +203,8 @@ class Service:
         graph = chosen(ask, self.settings, key)
         if graph is None:
             return compile_graph(self._plain(ask)), ()
+        if ask.spec is not None and ask.spec not in self.settings.named:
+            _check_roles(key, graph)
         graph, overridden = fitted(graph, ask, self.settings.sampling)
         try:
             graph.validate(engines)
@@ -273,6 +275,18 @@ class Service:
                     "are allowed; ask for less",
                     "invalid_strategy",
                 )
+
+
+def _check_roles(key: Key, graph: Node) -> None:
+    """Whether a key may use the models of all roles that a stranger's strategy asks."""
+    asked = frozenset().union(*(placed.node.roles for placed in graph.walk()))
+    for role in sorted(asked - {"policy"} - (asked if key.models is None else key.models)):
+        raise Refusal(
+            403,
+            f"this key may not use the model of the role {role[:80]}",
+            code="model_not_allowed",
+            param="model",
+        )
 
 
 def _check_engine(engine: Engine, ask: Ask) -> None:
