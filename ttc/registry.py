@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DISTRIBUTION",
+    "IN_VLLM",
     "SERVED",
     "install_hint",
     "is_pool",
@@ -37,6 +38,9 @@ DISTRIBUTION = "ttc-orchestrator"
 
 SERVED = "openai:"
 """How names of models begin that are at an OpenAI-compatible server."""
+
+IN_VLLM = "vllm:"
+"""How names of models begin that vLLM is to run, in this process."""
 
 _BUILT_IN: Mapping[str, Mapping[str, str]] = {
     "nodes": {
@@ -233,7 +237,8 @@ def load_engine(
     """The engine of a model: the name of a local one, a path of a model or pool, or itself.
 
     Args:
-        model: see `ttc.engine.local.hub.models.find`; `openai:NAME@URL` is a model at a server.
+        model: see `ttc.engine.local.hub.models.find`; `openai:NAME@URL` is a model at a server,
+            and `vllm:PATH` one that vLLM runs.
         progress: is told a stage of loading, how much of it is done, and of how much.
         arithmetic: what a local model computes with; by default that of the settings.
 
@@ -250,6 +255,9 @@ def load_engine(
     if model.startswith(SERVED):
         servers = room("engine.openai")
         return cast("Engine", servers.connect(servers.named(model.removeprefix(SERVED))))
+    if model.startswith(IN_VLLM):
+        path = room("engine.local.hub.models").find(model.removeprefix(IN_VLLM))
+        return cast("Engine", room("engine.vllm").VllmEngine.load(path))
     try:
         local = import_module("ttc.engine.local")
         told = {} if progress is None else {"progress": progress}

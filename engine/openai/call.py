@@ -11,7 +11,7 @@ import secrets
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Any
 
 from ttc.engine.openai.bodies import beginning_of, body_of
@@ -130,11 +130,18 @@ class Call:
 
     async def _in_attempts(self, routes: Routes) -> None:
         """The first attempt, and others where a failure allows them."""
+        try:
+            await self._attempt(routes)
+        except Failure as failure:
+            if self._service.attempts == 1 or not self._may_go_again(failure):
+                raise
+        else:
+            return
         import tenacity
 
         retrying = tenacity.AsyncRetrying(
             retry=tenacity.retry_if_exception(self._may_go_again),
-            stop=tenacity.stop_after_attempt(self._service.attempts),
+            stop=tenacity.stop_after_attempt(self._service.attempts - 1),
             reraise=True,
         )
         await retrying(self._attempt, routes)
@@ -159,15 +166,21 @@ class Call:
         import httpx2
 
         self._reply = Reply(self._request, self._on_chunk, after=self._reply)
-        headers = {"idempotency-key": self._key}
+        headers = [*self._engine.headers, ("idempotency-key", self._key)]
+        request = httpx2.Request(
+            "POST",
+            route.url + self._path,
+            content=self._body,
+            headers=headers,
+            extensions=self._engine.timeouts,
+        )
         self._is_sent = True
         try:
-            async with route.client.stream(
-                "POST", route.url + self._path, content=self._body, headers=headers
-            ) as answer:
-                if answer.status_code != 200:
-                    raise await _fault(answer)
-                await self._read(answer)
+            with route.connection() as transport:
+                async with aclosing(await transport.handle_async_request(request)) as answer:
+                    if answer.status_code != 200:
+                        raise await _fault(answer)
+                    await self._read(answer)
         except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout) as error:
             self._is_sent = False
             said = f"{route.url} cannot be reached: {error!r:.200}"
@@ -188,7 +201,7 @@ class Call:
             self._reply.take(await _whole(answer, MOST_BYTES))  # it does not stream
             self._done()
             return
-        frames, pieces = Frames(), answer.aiter_raw()
+        frames, pieces = Frames(), aiter(answer.stream)
         async for piece in pieces:
             for event in frames.feed(piece):
                 if event.strip() == b"[DONE]":
@@ -219,7 +232,7 @@ class Call:
 
 async def _whole(answer: Any, most: int) -> bytes:
     body = bytearray()
-    async for piece in answer.aiter_raw():
+    async for piece in answer.stream:
         body += piece
         if len(body) > most:
             raise Unknown(f"the server sent more than {most:,} bytes")

@@ -17,6 +17,7 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import cache, partial
 from typing import Any, NoReturn
 
 from ttc.constraints import Constraint
@@ -62,6 +63,12 @@ class OpenAIEngine:
         self._routes: Routes | None = None
         self._loop: Any = None
         self._seen: OrderedDict[str, str] = OrderedDict()
+        self.headers = headers_of(service)
+        """What every request carries."""
+        silence = service.silence
+        timeouts = {"connect": _CONNECT_S, "read": silence, "write": silence, "pool": None}
+        self.timeouts = {"timeout": timeouts}
+        """How long each part of a request may take, as httpx has it."""
 
     def __repr__(self) -> str:
         return f"OpenAIEngine({self.service})"
@@ -120,7 +127,7 @@ class OpenAIEngine:
         """The servers, for the running loop: that of the engines' own thread."""
         loop = _THREAD.loop
         if self._routes is None or self._loop is not loop:
-            routes = [Route(url, http_client(self.service, url)) for url in self.service.urls]
+            routes = [Route(url, partial(_transport, url)) for url in self.service.urls]
             limits = {"concurrency": self.service.concurrency, "rate": self.service.rate}
             self._routes, self._loop = Routes(routes, **limits), loop  # type: ignore[arg-type]
             weakref.finalize(self, _close, self._routes, loop).atexit = False
@@ -160,7 +167,7 @@ class OpenAIEngine:
 
 async def _closed(routes: Routes) -> None:
     for route in routes.all:
-        await route.client.aclose()
+        await route.close()
 
 
 def _close(routes: Routes, loop: asyncio.AbstractEventLoop) -> None:
@@ -169,36 +176,63 @@ def _close(routes: Routes, loop: asyncio.AbstractEventLoop) -> None:
         asyncio.run_coroutine_threadsafe(_closed(routes), loop)
 
 
-def http_client(service: Service, url: str) -> Any:
-    """A client for one server, which sends nothing by itself and follows no redirect."""
+def headers_of(service: Service) -> list[tuple[str, str]]:
+    """What every request to a service carries.
+
+    Raises:
+        EngineError: what it needs is not installed.
+    """
     try:
-        import httpx2
-        import tenacity  # noqa: F401 - so that its absence is told before a call
+        import httpx2  # noqa: F401 - so that its absence is told before a call
+        import tenacity  # noqa: F401
     except ModuleNotFoundError as error:
         raise EngineError(
             f"OpenAI-compatible servers need {error.name}: {install_hint('openai')}"
         ) from None
-    verify: Any = False  # nothing to verify, and reading the certificates takes a while
-    if url.startswith("https:"):
-        import ssl
-
-        verify = ssl.create_default_context()
-    headers = {
-        "content-type": "application/json",
-        "accept": "text/event-stream, application/json",
-        "accept-encoding": "identity",
-        "user-agent": "ttc",
-    }
+    headers = [
+        ("content-type", "application/json"),
+        ("accept", "text/event-stream, application/json"),
+        ("accept-encoding", "identity"),
+        ("user-agent", "ttc"),
+    ]
     if service.key is not None:
-        headers["authorization"] = f"Bearer {service.key}"
+        headers.append(("authorization", f"Bearer {service.key}"))
+    return headers
+
+
+def http_client(service: Service, url: str) -> Any:
+    """A client for one server, which sends nothing by itself and follows no redirect."""
+    headers = headers_of(service)  # before the import, whose absence it tells
+    import httpx2
+
     return httpx2.AsyncClient(
-        verify=verify,
+        verify=_trust(url),
         trust_env=False,
         headers=headers,
         timeout=httpx2.Timeout(service.silence, connect=_CONNECT_S, pool=None),
-        limits=httpx2.Limits(
-            max_connections=None,
-            max_keepalive_connections=service.concurrency,
-            keepalive_expiry=_IDLE_S,
-        ),
+        limits=httpx2.Limits(max_connections=None, keepalive_expiry=_IDLE_S),
     )
+
+
+def _transport(url: str) -> Any:
+    """What sends requests to one server, over one connection."""
+    import httpx2
+
+    return httpx2.AsyncHTTPTransport(
+        verify=_trust(url),
+        trust_env=False,
+        limits=httpx2.Limits(max_connections=1, keepalive_expiry=_IDLE_S),
+    )
+
+
+def _trust(url: str) -> Any:
+    """The certificates that are trusted; none where there is nothing to verify."""
+    return _certificates() if url.startswith("https:") else False
+
+
+@cache
+def _certificates() -> Any:
+    """Those of the system, which take a while to read."""
+    import ssl
+
+    return ssl.create_default_context()

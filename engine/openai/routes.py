@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from hashlib import blake2b
 from math import inf
@@ -30,8 +31,16 @@ _ORDERS = 4096
 class Route:
     """One server."""
 
-    def __init__(self, url: str, client: Any) -> None:
-        self.url, self.client = url, client
+    def __init__(self, url: str, connect: Callable[[], Any]) -> None:
+        """A server.
+
+        Args:
+            url: its base URL.
+            connect: makes an HTTP transport of one connection. A pool of many looks through all of
+                them for each request, which costs more than everything else together.
+        """
+        self.url, self._connect = url, connect
+        self._idle: list[Any] = []
         self.running = 0
         """Calls that it works on."""
         self.served = 0
@@ -40,6 +49,20 @@ class Route:
         """The moment, by the loop's clock, until which it is left alone."""
         self.failures = 0
         """How often, one after the other, it could not be reached."""
+
+    @contextmanager
+    def connection(self) -> Iterator[Any]:
+        """A transport that nobody else uses meanwhile; of those that are idle the latest."""
+        transport = self._idle.pop() if self._idle else self._connect()
+        try:
+            yield transport
+        finally:
+            self._idle.append(transport)
+
+    async def close(self) -> None:
+        """Closes the connections that are idle."""
+        while self._idle:
+            await self._idle.pop().aclose()
 
 
 class Routes:

@@ -16,7 +16,7 @@ BEGINNINGS = [f"question {n}" for n in range(400)]
 
 
 def routes(count: int = 3, **limits: Any) -> Routes:
-    made = [Route(f"http://host{n}/v1", None) for n in range(count)]
+    made = [Route(f"http://host{n}/v1", object) for n in range(count)]
     return Routes(made, **{"concurrency": 2, **limits})
 
 

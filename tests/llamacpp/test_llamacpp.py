@@ -1,0 +1,97 @@
+"""The engine of servers on llama.cpp's own; `make test-llamacpp` runs it, others skip it."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import ttc
+from ttc import Budget, Sampling
+from ttc.engine.local.hub.models import find
+from ttc.engine.openai import OpenAIEngine, Service, connect
+from ttc.ports import Request
+from ttc.testing import check_engine
+
+pytestmark = [pytest.mark.model, pytest.mark.timeout(600)]
+SERVER = os.environ.get("TTC_LLAMA_SERVER", "")
+SECONDS = 120.0
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[OpenAIEngine]:
+    if not Path(SERVER).is_file():
+        pytest.skip(f"TTC_LLAMA_SERVER is {SERVER!r}, which is no program of llama.cpp")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    options = ("--alias", "smollm2", "-c", "4096", "-np", "4", "-t", "2", "--port", str(port))
+    command = [SERVER, "-m", str(find("smollm2-135m")), "--host", "127.0.0.1", *options]
+    where = {**os.environ, "LD_LIBRARY_PATH": str(Path(SERVER).parent)}
+    with subprocess.Popen(
+        command, env=where, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as server:
+        try:
+            wait_for(port, server)
+            service = Service(model="smollm2", urls=(f"http://127.0.0.1:{port}/v1",))
+            made = connect(service)
+            yield made
+            made.close()
+        finally:
+            server.terminate()
+
+
+def wait_for(port: int, server: subprocess.Popen[bytes]) -> None:
+    """Until the model is loaded."""
+    end = time.monotonic() + SECONDS
+    while time.monotonic() < end and server.poll() is None:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=1) as answer:
+                if answer.status == 200:
+                    return
+        except OSError:
+            time.sleep(0.1)
+    raise RuntimeError("llama.cpp's server did not begin to serve")
+
+
+def test_what_it_does_is_found_out(engine: OpenAIEngine) -> None:
+    report = engine.report
+
+    assert report.kind == "llamacpp"
+    assert (report.tells_usage, report.seed, report.n, report.schemas) == (True,) * 4
+    assert report.logprobs == 20
+
+
+def test_it_keeps_the_contract(engine: OpenAIEngine) -> None:
+    assert check_engine(engine, max_tokens=8).failed == ()
+
+
+def test_a_vote_runs_on_it_within_its_budget(engine: OpenAIEngine) -> None:
+    outcome = ttc.solve(
+        "What is 2 + 3?",
+        "sample(n=4, max_tokens=32) >> vote()",
+        model=engine,
+        budget=Budget(tokens=600),
+        seed=1,
+    )
+
+    assert 0 < outcome.usage.tokens <= 600
+    assert {c.status for c in outcome.candidates} <= {"finished", "truncated"}
+    assert all("uncounted" not in record.detail for record in outcome.trace)
+
+
+def test_a_cancelled_call_frees_its_place(engine: OpenAIEngine) -> None:
+    root = engine.root(ttc.Problem.ask("Count to a thousand."), "policy")
+    asked = Request(branch=root, max_tokens=500, sampling=Sampling(), seed=1)
+    calls = [engine.submit(asked) for _ in range(4)]
+    produced = [call.cancel() for call in calls]
+    after = engine.submit(Request(branch=root, max_tokens=2, sampling=Sampling(), seed=1))
+
+    assert all(count <= 500 for count in produced)
+    assert after.future.result(SECONDS).length == 2
