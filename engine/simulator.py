@@ -366,12 +366,12 @@ class _Generation:
         self.held = _Held()
         self.usage = Usage(flops=0 if engine.costs else None)
         """What it measured, once it has ended."""
-        self.ended = False
+        self.ended, self._given, self._told = False, 0, 0
         self._engine, self._request, self._words = engine, request, words
         self._on_chunk = on_chunk
         stops = [end for end in request.until if isinstance(end, str)]
         self._length, self._stop = words.end_at(stops, request.max_tokens)
-        self._given = 0
+        self._end = None if self._stop is None else words.text(0, self._length).index(self._stop)
         self._began: float | None = None
         self._timer: Timer | None = None
 
@@ -413,11 +413,13 @@ class _Generation:
 
     def _tell(self, size: int) -> None:
         assert self._on_chunk is not None
-        start = self._given
+        start, told = self._given, self._told
         self._given += size
+        said = self._words.text(0, self._given)[: self._end]
+        self._told = len(said)
         self._on_chunk(
             Chunk(
-                text=self._words.text(start, self._given),
+                text=said[told:],
                 token_ids=self._ids(start),
                 top_logprobs=self._best(size),
             )
@@ -445,9 +447,7 @@ class _Generation:
     def _finish(self) -> None:
         self._close(self._length)
         request, words = self._request, self._words
-        text = words.text(0, self._length)
-        if self._stop is not None:
-            text = text[: text.index(self._stop)]
+        text = words.text(0, self._length)[: self._end]
         is_whole = self._stop is not None or words.draw.length <= request.max_tokens
         reason: FinishReason = "stop" if is_whole else "length"
         self.future.set_result(

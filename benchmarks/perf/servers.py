@@ -87,6 +87,7 @@ def request(engine: OpenAIEngine, seed: int) -> Request:
 async def bare(service: Service, *, calls: int, concurrency: int) -> Cost:
     """The HTTP client alone."""
     client, engine = http_client(service, service.urls[0]), OpenAIEngine(service, REPORT)
+    client.timeout = None  # a thousand connections at once may take a while
 
     async def ask(place: int) -> None:
         path, body = body_of(request(engine, place), "fake", REPORT)
@@ -104,6 +105,7 @@ async def bare(service: Service, *, calls: int, concurrency: int) -> Cost:
 async def adapter(service: Service, *, calls: int, concurrency: int) -> Cost:
     """The engine."""
     engine = OpenAIEngine(service, REPORT)
+    engine.timeouts = {}
 
     async def ask(place: int) -> None:
         await asyncio.wrap_future(engine.submit(request(engine, place)).future)

@@ -174,7 +174,9 @@ class _Probe:
             found = {str(model["id"]): model for model in models}
         except (ValueError, KeyError, TypeError):
             found = {}
-        model = found.get(self._service.model)
+        name = self._service.model
+        is_own = any(model.get("owned_by") == "ttc" for model in found.values())
+        model = found.get(name.partition("@")[0] if is_own else name)  # ttc: MODEL@STRATEGY
         if found and model is None and len(found) < 50:
             raise EngineError(
                 f"{self._url} has no model {self._service.model!r}; it has "
@@ -254,12 +256,14 @@ class _Probe:
                 cool, hot = await asyncio.gather(
                     self._ask(temperature=0.5, **asked), self._ask(temperature=1.5, **asked)
                 )
-            except _Refusal:
+            except _Refusal as refusal:
+                self._notes["logprobs"] = f"refused: {refusal}"
                 continue
             tops = [reply.greatest for reply in (cool, hot)]
             if not all(tops):
                 return 0
             pairs = list(zip(*tops, strict=False))
+            self._notes.pop("logprobs", None)
             if any(abs(a - b) > 0.05 for a, b in pairs[:3]):
                 self._notes["logprobs"] = "there, but they move with the temperature"
                 return 0

@@ -129,16 +129,20 @@ async def _chunks(case: _Case) -> str | None:
 
 async def _until(case: _Case) -> str | None:
     """A stop string ends a text, which does not hold it."""
+    pieces: list[Chunk] = []
     whole = await case.ask(sampling=Sampling(temperature=0))
     words = whole.text.split()
     if len(words) < 2:
         return f"it says {whole.text!r}, which has no second word to stop at"
     try:
-        branch = await case.ask(sampling=Sampling(temperature=0), until=(words[1],))
+        asked = case.request(sampling=Sampling(temperature=0), until=(words[1],))
+        branch = await _came(case.engine.submit(asked, pieces.append))
     except TTCError as refusal:
         return f"it refuses: {refusal}"
     _claim(words[1] not in branch.text, f"{words[1]!r} is in {branch.text!r}")
     _claim(branch.finish_reason == "stop", f"it ended by {branch.finish_reason!r}")
+    said = "".join(piece.text for piece in pieces)
+    _claim(said == branch.text, f"{said!r} was streamed, and {branch.text!r} is the text")
     untold = branch.stop_reason is None and not case.engine.capabilities.tokens
     named = branch.stop_reason == words[1]
     _claim(named or untold, f"it names {branch.stop_reason!r}, not {words[1]!r}")

@@ -318,7 +318,7 @@ class _FakeGeneration:
         engine.said.update((_ids(piece)[0], piece) for piece in self._pieces)
         if isinstance(self._stop, str):
             self._text = self._text[: self._text.index(self._stop)]
-        self._given = 0
+        self._given = self._told = 0
         self._timer: Timer | None = None
         self._running = False
         self._prompt = request.branch.num_tokens
@@ -383,9 +383,11 @@ class _FakeGeneration:
     def _give(self) -> None:
         piece = self._pieces[self._given]
         self._draw()
+        told, self._told = self._told, self._told + len(piece)
+        said = self._text[told : self._told]  # a stop string is no part of the text
         if self._on_chunk is not None:
             top = self._engine.measured(self._request, 1)["top_logprobs"]
-            self._on_chunk(Chunk(text=piece, token_ids=_ids(piece), top_logprobs=top))
+            self._on_chunk(Chunk(text=said, token_ids=_ids(piece), top_logprobs=top))
 
     def _draw(self) -> None:
         self._hold()
