@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -46,7 +47,11 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> Answers:
 
 
 def test_each_context_has_its_text_cut_before_a_stop_string(answers: Answers) -> None:
-    asked = [("one", {"until": ["\nQuestion", "zzz"]}), ("two", {"until": "Question"}), ("x", {})]
+    asked: list[tuple[str, dict[str, Any]]] = [
+        ("one", {"until": ["\nQuestion", "zzz"]}),
+        ("two", {"until": "Question"}),
+        ("x", {}),
+    ]
     assert answers.texts(asked) == ["<one>", "<two>\n", "<x>\nQuestion: next"]
 
 
