@@ -22,13 +22,20 @@ VOTES = --strategy "vote: $(DRAWN) >> vote()" \
 	--strategy "best: $(DRAWN) >> sequence_probability() >> best()"
 RULES = --strategy "beta: sample(n='budget', temperature=0.8, max_tokens=400, ahead=1) >> vote(stop=adaptive_consistency())" \
 	--strategy "e-process: sample(n='budget', temperature=0.8, max_tokens=400, ahead=1) >> vote(stop=anytime_valid())"
+ACTS = n=16, ahead=1, max_turns=4, max_calls=6, max_tokens=256, temperature=0.8
 LOOK = --look "sample(n=4, temperature=0.8, max_tokens=400) >> vote()"
 POOLS = $(OUT)/gsm8k-dev.jsonl $(OUT)/gsm8k.jsonl $(OUT)/human_eval.jsonl $(OUT)/math500.jsonl $(OUT)/game24.jsonl $(OUT)/chain_sum.jsonl
 
 .NOTPARALLEL:
-.PHONY: proof pools greedy tables live plan
+.PHONY: proof smoke pools greedy tables live agents plan
 
-proof: pools greedy tables plan live ## all of it
+proof: pools greedy tables plan live agents ## all of it
+
+smoke: ## a few problems of three tasks, to see that all of it works
+	$(EVAL) "game24[900:950]" "gsm8k[0:50]" "human_eval[0:50]" --model $(MODEL) --budget tokens=1000,4000 $(GREEDY) \
+		--strategy "vote: sample(n='budget', temperature=0.8, max_tokens=400, ahead=8) >> vote()" \
+		--strategy "weighted: sample(n='budget', temperature=0.8, max_tokens=400, ahead=8) >> sequence_probability() >> vote(weighted=True)" \
+		--compare "vote > greedy" --compare "weighted > vote" -o $(OUT)/smoke
 
 pools: ## completions of every task; one that was cut short goes on
 	@mkdir -p $(OUT)
@@ -67,3 +74,16 @@ live: ## searches and refinement on 200 problems of GSM8K, and two methods on Ga
 	$(EVAL) "game24[900:1000]" --model $(MODEL) --budget tokens=1000,4000 \
 		--strategy "vote: sample(n='budget', temperature=0.8, max_tokens=400, ahead=8) >> vote()" \
 		--strategy "refine: sample(n=1, temperature=0.8, max_tokens=400) >> self_refine(rounds=2) >> vote()" -o $(OUT)/live-game24
+
+agents: ## whether tools pay: the same tokens with and without them
+	$(EVAL) "gsm8k[300:500]" --model $(MODEL) --budget tokens=2000 \
+		--strategy "plain: sample(n='budget', temperature=0.8, max_tokens=384, ahead=8) >> vote()" \
+		--strategy "calculator: agent(tools=(calculator(), ), $(ACTS)) >> vote()" \
+		--strategy "python: agent(tools=(python(), ), $(ACTS)) >> vote()" \
+		--strategy "react: agent(tools=(calculator(), ), calls='react', constrain=True, $(ACTS)) >> vote()" \
+		--compare "calculator > plain" --compare "python > plain" --compare "react > plain" -o $(OUT)/agents-gsm8k
+	$(EVAL) human_eval --model $(MODEL) --budget tokens=2000 \
+		--strategy "best: sample(n='budget', temperature=0.8, max_tokens=384, ahead=8) >> unit_tests() >> best()" \
+		--strategy "debug-one: sample(n=1, temperature=0.2, max_tokens=384) >> debug(rounds=8, max_tokens=384) >> best()" \
+		--strategy "debug-four: sample(n=4, temperature=0.8, max_tokens=384) >> debug(rounds=2, max_tokens=384) >> best()" \
+		--compare "debug-one > best" --compare "debug-four > best" -o $(OUT)/agents-human_eval
