@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Iterator
 from typing import Any
 
-import httpx
+import httpx2
 import openai
 import pytest
 
@@ -133,11 +133,11 @@ def test_a_full_server_is_asked_again() -> None:
         server.service.line.running = 1
         seen: list[int] = []
 
-        def note(response: httpx.Response) -> None:
+        def note(response: httpx2.Response) -> None:
             seen.append(response.status_code)
             server.service.line.running = 0
 
-        http = httpx.Client(event_hooks={"response": [note]})
+        http = httpx2.Client(event_hooks={"response": [note]})
         with server.client(max_retries=2, http_client=http) as client:
             reply = client.chat.completions.create(model="fake", messages=ASKED)
 
