@@ -21,7 +21,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test lint types sizes fast conformance model qwen bench soak proof load test-clients pull clean
+.PHONY: help demo test lint types sizes fast conformance kernels model qwen bench gpu soak proof load test-clients pull clean
 .PHONY: test-vllm test-llamacpp
 
 help: ## what there is
@@ -48,6 +48,9 @@ fast: $(VENV)/.test ## every test that needs no model
 conformance: $(VENV)/.test ## whether more budget ever hurts a strategy, on 4,000 problems; an hour
 	TTC_CONFORMANCE_PROBLEMS=4000 $(PY) -m pytest -n auto tests/contract -k more_budget
 
+kernels: $(VENV)/.test ## every variant of the GPU's kernels, compiled for three generations; ten minutes
+	TTC_ALL_KERNELS=1 $(PY) -m pytest tests/engine/cuda/compiled.py
+
 model: $(VENV)/.test pull ## the tests that run a real model
 	$(PY) -m pytest -m model
 
@@ -56,6 +59,9 @@ qwen: $(VENV)/.test ## Qwen's real models against transformers, those that lie a
 
 bench: $(VENV)/.demo pull ## how fast the engine is
 	$(PY) benchmarks/perf/engine.py
+
+gpu: $(VENV)/.test ## the engine on this machine's GPU: right, the same in any batch, how near the roofs
+	$(PY) benchmarks/perf/gpu.py --json benchmarks/results/gpu.json
 
 soak: $(VENV)/.demo pull ## half an hour of random forks, cancellations and faults, or SOAK_SECONDS
 	$(PY) benchmarks/perf/soak.py

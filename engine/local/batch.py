@@ -345,6 +345,7 @@ class Batch:
             values = _finite(outputs)
         else:
             if len(self._unsampled):
+                self._unsampled = self._unsampled.to(outputs.device)  # once, if that is a GPU
                 outputs.index_fill_(1, self._unsampled, -torch.inf)
             if reads:
                 wanted = [reading.wants[row] for reading, row in reads]

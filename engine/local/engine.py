@@ -40,7 +40,7 @@ from ttc.engine.local.price import Price, price_of
 from ttc.engine.local.reader import Reader
 from ttc.engine.local.reading import Read
 from ttc.engine.local.sequence import Sequence
-from ttc.engine.local.source import ModelSource, Progress, open_model
+from ttc.engine.local.source import Device, KVType, ModelSource, Progress, open_model
 from ttc.engine.local.text.prompt import Prompt
 from ttc.engine.local.text.tokenizer import clean_text
 from ttc.engine.local.text.vocabulary import After
@@ -108,19 +108,22 @@ class LocalEngine:
             lock=self._worker.lock,
         )
         self._numerics = (
-            f"torch-{torch.__version__} cpu {torch.backends.cpu.get_cpu_capability()} "
-            f"threads={num_threads} {self._batch.numerics} sha={source.fingerprint[:16]}"
+            f"torch-{torch.__version__} {_machine(source.device, num_threads)} "
+            f"{self._batch.numerics} sha={source.fingerprint[:16]}"
         )
         # Runs when the engine is forgotten, and at exit: a thread inside torch must not outlive it.
+        self._device = source.device
         self._finalizer = weakref.finalize(self, self._worker.close)
 
     @classmethod
-    def load(
+    def load(  # noqa: PLR0913 - all keywords but one, each of its own
         cls,
         path: str | os.PathLike[str],
         *,
         name: str | None = None,
+        device: Device = "cpu",
         arithmetic: Arithmetic | None = None,
+        kv_type: KVType | None = None,
         speculate: str | os.PathLike[str] | None = None,
         acceptance: Acceptance = "coupled",
         progress: Progress = lambda stage, done, total: None,
@@ -132,7 +135,11 @@ class LocalEngine:
             path: the file (of a split model, the first one) or the folder.
             name: the model, as a user names it; the path's last part by default.
             arithmetic: `int8` or `file` (a GGUF file's own codes) in C, `fp32` or `bf16` in torch.
-                By default `int8`, and `fp32` with a warning where there is no C compiler.
+                By default `int8`, and `fp32` with a warning where there is no C compiler. On a GPU
+                all four, by default `bf16`.
+            device: `cuda` for a GPU, with kernels in Triton, or PyTorch's alone, with a warning,
+                where Triton is not installed.
+            kv_type: `int8` for keys and values of a byte each, on a GPU.
             speculate: what drafts tokens: `ngram` (the call's own text), `tree` (that of all calls
                 that go on from the same root) or a smaller model of the same vocabulary.
             acceptance: how drafts are accepted: `coupled`, with the very results that there are
@@ -144,9 +151,10 @@ class LocalEngine:
 
         Raises:
             ModelFileError: the model is missing, damaged or of a kind that is not supported.
-            EngineError: what was asked for needs kernels that cannot be built, or codes of a file.
+            EngineError: what was asked for needs kernels that cannot be built, or codes of a file;
+                or PyTorch finds no GPU.
         """
-        source = open_model(Path(path), arithmetic, progress)
+        source = open_model(Path(path), arithmetic, progress, device=device, kv_type=kv_type)
         return cls(
             source,
             name=Path(path).stem if name is None else name,
@@ -215,8 +223,12 @@ class LocalEngine:
         It takes about a second, and should find the machine idle.
 
         Raises:
-            EngineError: the kernels cannot be built.
+            EngineError: the kernels cannot be built, or the model computes on a GPU.
         """
+        if self._device == "cuda":
+            raise EngineError(
+                "roofs are measured of the CPU; benchmarks/perf/gpu.py measures those of a GPU"
+            )
         self.meter.roofs = roofs = measure_roofs(self._threads)
         return roofs
 
@@ -421,3 +433,10 @@ class LocalEngine:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _machine(device: Device, num_threads: int) -> str:
+    """What decides bits besides the model and what computes it."""
+    if device == "cuda":
+        return f"cuda-{torch.version.cuda} {torch.cuda.get_device_name()}"
+    return f"cpu {torch.backends.cpu.get_cpu_capability()} threads={num_threads}"

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, get_args
 
 from ttc.config import ARITHMETICS, Arithmetic
 from ttc.engine.local.config import ModelConfig
@@ -26,9 +26,14 @@ if TYPE_CHECKING:
     from ttc.engine.local.model import Model
     from ttc.engine.local.native import Kernels
 
-__all__ = ["ModelSource", "Progress", "open_model"]
+__all__ = ["Device", "KVType", "ModelSource", "Progress", "open_model"]
 
 logger = logging.getLogger(__name__)
+
+Device = Literal["cpu", "cuda"]
+"""Where a model computes."""
+KVType = Literal["int8"]
+"""What keys and values are kept in, where it is not the type of the arithmetic."""
 
 Progress = Callable[[str, int, int | None], None]
 """Is told a stage, how much of it is done, and of how much (`None` where that is unknown)."""
@@ -51,26 +56,41 @@ class ModelSource:
     """The chat template, where the model has one."""
     fingerprint: str
     """What identifies the weights, in hex."""
+    device: Device = "cpu"
+    """Where it will compute."""
 
 
 def open_model(
     path: Path,
     arithmetic: Arithmetic | None = None,
     progress: Progress = lambda stage, done, total: None,
+    *,
+    device: Device = "cpu",
+    kv_type: KVType | None = None,
 ) -> ModelSource:
     """Opens a GGUF file, or a folder as Hugging Face lays it out.
 
     Args:
         path: the file (of a split one, the first) or the folder.
         arithmetic: what it computes with; by default `int8`, and `fp32` with a warning where the
-            kernels cannot be built.
+            kernels cannot be built. On a GPU by default `bf16`.
         progress: is told the stage `open` here, and the stage `load`, in layers, while `build`
             runs, from its thread.
+        device: where it computes.
+        kv_type: what keys and values are kept in on a GPU.
 
     Raises:
         ModelFileError: the model is missing, damaged or of a kind that is not supported.
-        EngineError: `int8` or `file` was asked for, and the kernels cannot be built.
+        EngineError: `int8` or `file` was asked for, and the kernels cannot be built; or there is no
+            such device.
     """
+    if device not in get_args(Device) or kv_type not in (None, *get_args(KVType)):
+        raise ValueError(
+            f"device is one of {', '.join(get_args(Device))} and kv_type None or "
+            f"{', '.join(get_args(KVType))}, not {device!r} and {kv_type!r}"
+        )
+    if kv_type is not None and device == "cpu":
+        raise ValueError(f"kv_type={kv_type!r} is for device='cuda'; leave it out on the CPU")
     if arithmetic is not None and arithmetic not in ARITHMETICS:
         raise ValueError(f"arithmetic is one of {', '.join(ARITHMETICS)}, not {arithmetic!r}")
     progress("open", 0, None)
@@ -95,10 +115,15 @@ def open_model(
         )
     return ModelSource(
         config=config,
-        build=lambda: _build(config, weights, arithmetic, progress),
+        build=lambda: (
+            _build(config, weights, arithmetic, progress)
+            if device == "cpu"
+            else _build_on_gpu(config, weights, (arithmetic or "bf16", kv_type), progress)
+        ),
         tokens=tokens,
         template=template,
         fingerprint=fingerprint,
+        device=device,
     )
 
 
@@ -119,6 +144,20 @@ def _build(
         return NativeModel(config, weights, kernels, told, keeps_codes=arithmetic == "file")
     dtype: torch.dtype = getattr(torch, _TYPES[arithmetic or "fp32"])
     return Llama(config, weights, dtype, told)
+
+
+def _build_on_gpu(
+    config: ModelConfig,
+    weights: Weights,
+    types: tuple[Arithmetic, KVType | None],
+    progress: Progress,
+) -> Model:
+    """The model in a GPU's memory. Only here is anything for GPUs imported."""
+    from ttc.engine.local.cuda.model import DeviceModel
+    from ttc.engine.local.cuda.place import setting_for
+
+    setting = setting_for(config, *types)
+    return DeviceModel(config, weights, setting, lambda done, total: progress("load", done, total))
 
 
 def _kernels(config: ModelConfig, arithmetic: Arithmetic | None) -> Kernels | None:

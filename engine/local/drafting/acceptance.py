@@ -47,7 +47,7 @@ def decide(
         return drawn
     asked = [draws[row] for row in rows]
     offered = [proposal for row in rows if (proposal := proposals[row]) is not None]
-    tokens = kept_or_redrawn(distributions(logits[rows], asked), offered, asked)
+    tokens = kept_or_redrawn(distributions(logits[rows].cpu(), asked), offered, asked)
     found = model.logprobs(logits[rows], [(token,) for token in tokens])
     for row, token, known in zip(rows, tokens, found, strict=True):
         assert known is not None  # else the row has a fault
