@@ -33,7 +33,8 @@ from ttc.engine.local.cuda.work import plan_work
 from ttc.engine.local.plan import PAGE, Plan, Span
 
 # numpy warns of what a GPU computes without a word: infinities, and numbers that are none.
-pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
+# And the interpreter of Triton 3.6 takes arrays for numbers, which numpy 2.4 no longer does.
+pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning", "ignore::DeprecationWarning")
 
 CPU = torch.device("cpu")
 KERNELS = TritonOps(torch.float32, upcasts=True)
