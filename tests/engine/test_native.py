@@ -80,7 +80,7 @@ def _same_number_of_threads() -> Iterator[None]:
 
 def multiplied(kernels: Kernels, weight: QuantisedLinear, x: torch.Tensor) -> torch.Tensor:
     """What the library's two functions make of rows."""
-    library = build.load_library(kernels.options)
+    library = kernels.library  # not another copy of it, which would know no formats of files
     library.quantise.argtypes = [c_void_p, c_int32, c_int32, POINTER(RowsStruct)]
     library.multiply.argtypes = [
         POINTER(LinearStruct),
@@ -103,7 +103,7 @@ def attended(
     kernels: Kernels, config: ModelConfig, pool: KVPool, plan: Plan, queries: torch.Tensor
 ) -> torch.Tensor:
     """What the library makes of queries, (rows, heads and room for keys and values, D)."""
-    library = build.load_library(kernels.options)
+    library = kernels.library
     library.plan_items.argtypes = [POINTER(StepStruct), c_int32]
     library.attend.argtypes = [POINTER(ModelStruct), POINTER(LayerStruct), POINTER(StepStruct)]
     heads, kv_heads, size = config.num_heads, config.num_kv_heads, config.head_dim

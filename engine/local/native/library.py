@@ -187,7 +187,7 @@ class Kernels:
         library = load_library(options)
         self._pack, self._run_step = library.pack, library.run_step
         self._pack.argtypes = [c_void_p, c_int32, c_int32, c_int32, c_void_p, c_void_p]
-        self._step = library
+        self.library = library
         self._blocks: CDLL | None = None
         self._run_step.argtypes = [POINTER(ModelStruct), POINTER(StepStruct)]
         self._measure_rows, self._sample = library.measure_rows, library.sample
@@ -238,7 +238,7 @@ class Kernels:
             blocks.pack_blocks.restype, blocks.bytes_of_block.restype = None, c_int32
             blocks.bytes_of_block.argtypes = [c_int32]
             address = cast(blocks.multiply_blocks, c_void_p)
-            c_void_p.in_dll(self._step, "multiply_codes").value = address.value
+            c_void_p.in_dll(self.library, "multiply_codes").value = address.value
             self._blocks = blocks
         return self._blocks
 
