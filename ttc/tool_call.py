@@ -16,21 +16,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ttc.budget import Account, Ticket
+from ttc.budget import Account
 from ttc.call_json import canonical
-from ttc.engine_call import interrupt
-from ttc.errors import BudgetExceeded, EngineError, NodeError, RecordError, SandboxError, TTCError
+from ttc.errors import EngineError
 from ttc.messages import ToolCall
 from ttc.ports import Scope, Timer
 from ttc.run import Run
+from ttc.spent_call import PASSED_ON, SpentCall
 from ttc.tools.port import Arguments, Confirm, Tool, ToolResult
-from ttc.types import Record, Usage
+from ttc.types import Record
 from ttc.work import Work
 
 __all__ = ["UNKNOWN_EFFECT", "Asked", "ToolUse"]
 
 _log = logging.getLogger(__name__)
-_PASSED_ON = (BudgetExceeded, NodeError, RecordError, SandboxError)
 
 UNKNOWN_EFFECT = (
     "The call was begun and cut. Whether it had its effect is unknown, and it is not made again."
@@ -73,7 +72,7 @@ class Asked:
         return hashlib.blake2b(repr(self.request).encode(), digest_size=16).hexdigest()
 
 
-class ToolUse:
+class ToolUse(SpentCall[ToolResult]):
     """One call of a tool. Once admitted, it is charged."""
 
     def __init__(
@@ -88,20 +87,12 @@ class ToolUse:
             asked: what is asked.
             inside: the scope in which the tool works, as work and as a port.
         """
-        self._work, self._scope = inside
-        self._path = self._work.path.rpartition("/")[0]
-        self.key = f"{self._path}#tool {index}"
-        self._run, self._account, self._asked = run, account, asked
-        self._admitted = self._done = self._has_expired = False
-        self._refusal: TTCError | None = None
-        self._started = run.clock.now()
-        self._ticket: Ticket | None = None
+        self._asked = asked
+        self._has_expired = False
         self._timer: Timer | None = None
-        self._arrival: asyncio.Future[ToolResult] | None = None
-        self._place = run.journal.add(
-            Record(path=self._path, index=index, kind="tool", fingerprint=asked.digest)
-        )
-        run.opened(self)
+        path = inside[0].path.rpartition("/")[0]
+        record = Record(path=path, index=index, kind="tool", fingerprint=asked.digest)
+        super().__init__(run, account, inside, label=f"tool {index}", record=record)
 
     async def run(self) -> ToolResult:
         """Waits for admission, then for the tool. Whatever the tool does, the result is data.
@@ -110,52 +101,12 @@ class ToolUse:
             BudgetExceeded: a limit refused the call, or the deadline cut it.
             RecordError: it cannot be journaled.
         """
-        need = {"calls": 1}
-        self._ticket = self._account.launch(self._path, need=need)
         try:
-            await self._ticket.admitted()
-            self._ticket.settle(need)  # nothing of it ever comes back
-            self._admitted = True
-            self._run.admitted(self, "tool")
-            self._run.book("tools", Usage(calls=1))
-            self._arrival = asyncio.get_running_loop().create_future()
-            self._work.task(self._served()).add_done_callback(self._receive)
-            result = await self._arrival
-            if self._done:
-                raise self._refusal or asyncio.CancelledError
-        except BudgetExceeded as refusal:
-            if not self._done:
-                self._end({"refused": refusal.resource})
-            raise
+            result = await self._spend({"calls": 1}, self._served, kind="tool", role="tools")
         except EngineError as by_hand:
             return self._result("error", str(by_hand))
-        except BaseException:
-            self.abort()
-            raise
         self._end({"status": result.status})
         return result
-
-    def abort(self, reason: TTCError | None = None) -> None:
-        """Ends it in this tick, with the process in which the tool works."""
-        if self._done:
-            return
-        self._refusal = reason
-        refusal = reason if isinstance(reason, BudgetExceeded) else None
-        if self._admitted:
-            self._run.cut = True
-            self._end({"cut": True})
-        else:
-            if self._ticket is not None:
-                self._ticket.cancel(reason)
-            self._end({"refused": refusal.resource if refusal else "cancelled"})
-        interrupt(self._arrival, reason)
-
-    def discard(self) -> None:
-        """Ends it, with whatever the tool has started."""
-        self.abort()
-        self._work.cancel(frozenset())
-        if not self._admitted:
-            self._run.journal.drop(self._place)
 
     # What a call comes to
 
@@ -233,7 +184,7 @@ class ToolUse:
         self._timer = self._run.clock.call_later(tool.seconds, self._expire)
         try:
             text = await tool(asked.arguments, asked.earlier, self._scope)
-        except _PASSED_ON:
+        except PASSED_ON:
             raise
         except asyncio.CancelledError:
             if self._done:
@@ -274,28 +225,11 @@ class ToolUse:
         self._run.journal.effect_ended(self.key, _values(result))
         self._arrival.set_result(result)
 
-    def _receive(self, work: asyncio.Task[ToolResult]) -> None:
-        if self._arrival is None or self._arrival.done():
-            return
-        if work.cancelled():
-            self._arrival.cancel()
-        elif (error := work.exception()) is not None:
-            self._arrival.set_exception(error)
-        else:
-            self._arrival.set_result(work.result())
-
     def _end(self, detail: Mapping[str, Any]) -> None:
-        self._done = True
         if self._timer is not None:
             self._timer.cancel()
-        self._run.closed(self)
-        self._work.close()
-        asked = self._asked
-        whole = {"tool": asked.tool.name, "effect": asked.tool.effect, **detail}
-        usage = Usage(calls=1) if self._admitted else Usage()
-        seconds = self._run.clock.now() - self._started
-        self._run.journal.amend(self._place, detail=whole, usage=usage, seconds=seconds)
-        self._run.emit("call", self._path)
+        tool = self._asked.tool
+        super()._end({"tool": tool.name, "effect": tool.effect, **detail})
 
 
 def _values(result: ToolResult) -> dict[str, Any]:
