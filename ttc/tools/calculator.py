@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from ttc.ports import Scope
 from ttc.tools.port import Arguments, Effect
@@ -25,45 +25,20 @@ class Calculator:
     seconds: float = 30.0
     """How long a call may take; the first one of a process starts the pool."""
 
-    @property
-    def name(self) -> str:
-        """What the model calls it."""
-        return "calculator"
-
-    @property
-    def description(self) -> str:
-        """What the model is told."""
-        return "Computes an expression, such as (3 + 4) * 12 / 5 or sqrt(2)^3."
-
-    @property
-    def parameters(self) -> Mapping[str, Any]:
-        """An expression."""
-        return {
-            "type": "object",
-            "properties": {"expression": {"type": "string"}},
-            "required": ["expression"],
-            "additionalProperties": False,
-        }
-
-    @property
-    def effect(self) -> Effect:
-        """It computes."""
-        return "pure"
-
-    @property
-    def version(self) -> str:
-        """Of how it computes and tells."""
-        return "1"
-
-    @property
-    def max_bytes(self) -> int:
-        """A number."""
-        return 1_024
-
-    @property
-    def is_trusted(self) -> bool:
-        """It says nothing but numbers."""
-        return True
+    name: ClassVar[str] = "calculator"
+    description: ClassVar[str] = "Computes an expression, such as (3 + 4) * 12 / 5 or sqrt(2)^3."
+    parameters: ClassVar[Mapping[str, Any]] = {
+        "type": "object",
+        "properties": {"expression": {"type": "string"}},
+        "required": ["expression"],
+        "additionalProperties": False,
+    }
+    effect: ClassVar[Effect] = "pure"
+    version: ClassVar[str] = "1"
+    """Of how it computes and tells."""
+    max_bytes: ClassVar[int] = 1_024
+    is_trusted: ClassVar[bool] = True
+    """It says nothing but numbers."""
 
     def check(self, arguments: Arguments) -> None:
         """Wants one text, which is not long.

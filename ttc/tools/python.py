@@ -56,6 +56,23 @@ class Python:
     executes: ClassVar[bool] = True
     """It runs what a model wrote, so a server asks whether that is allowed."""
 
+    name: ClassVar[str] = "python"
+    description: ClassVar[str] = (
+        "Runs Python code and tells what it prints. Variables are kept from call to call."
+    )
+    parameters: ClassVar[Mapping[str, Any]] = {
+        "type": "object",
+        "properties": {"code": {"type": "string", "description": "Python code"}},
+        "required": ["code"],
+        "additionalProperties": False,
+    }
+    effect: ClassVar[Effect] = "reversible"
+    """It changes the variables of the branch, and nothing else: it is jailed."""
+    version: ClassVar[str] = "1"
+    """Of what a program is put into."""
+    is_trusted: ClassVar[bool] = True
+    """A program sees nothing that the model did not write."""
+
     time_limit: float = 10.0
     """Seconds of a call, with all that it makes again."""
     memory_bytes: int = 512 << 20
@@ -65,44 +82,9 @@ class Python:
         self._limits()  # says what is wrong with a number
 
     @property
-    def name(self) -> str:
-        """What the model calls it."""
-        return "python"
-
-    @property
-    def description(self) -> str:
-        """What the model is told."""
-        return "Runs Python code and tells what it prints. Variables are kept from call to call."
-
-    @property
-    def parameters(self) -> Mapping[str, Any]:
-        """A program."""
-        return {
-            "type": "object",
-            "properties": {"code": {"type": "string", "description": "Python code"}},
-            "required": ["code"],
-            "additionalProperties": False,
-        }
-
-    @property
-    def effect(self) -> Effect:
-        """It changes the variables of the branch, and nothing else: it is jailed."""
-        return "reversible"
-
-    @property
-    def version(self) -> str:
-        """Of what a program is put into."""
-        return "1"
-
-    @property
     def seconds(self) -> float:
         """The program's, and what its process needs."""
         return self.time_limit + _GRACE_S
-
-    @property
-    def is_trusted(self) -> bool:
-        """A program sees nothing that the model did not write."""
-        return True
 
     def check(self, arguments: Arguments) -> None:
         """Wants one text.
