@@ -10,7 +10,8 @@ from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ttc.graph import Cost, Flow, Node, Port, label, sure_scores
+from ttc.flow import not_one, one_of
+from ttc.graph import Cost, Flow, Node, Port, label
 from ttc.ports import Scope, Stream
 from ttc.streams import iterate
 from ttc.types import Candidate
@@ -101,10 +102,7 @@ class Cascade(Node):
             faults.append(f"accept={self.accept!r} is no rule; pass confidence(0.9), say")
         for index, rung in enumerate(self.rungs):
             flow = rung.flow(given)
-            if flow.kind != "finished" or flow.count != 1:
-                faults.append(
-                    f"rung {index} must give one finished candidate; end it with a selector"
-                )
+            faults += not_one(flow, f"rung {index}")
             by = getattr(self.accept, "by", None)
             if by is not None and by not in flow.scores and index + 1 < len(self.rungs):
                 known = ", ".join(sorted(flow.scores)) or "none"
@@ -113,9 +111,7 @@ class Cascade(Node):
 
     def flow(self, given: Flow) -> Flow:
         """One candidate; only scores that every rung gives are sure."""
-        flows = [rung.flow(given) for rung in self.rungs]
-        roles = frozenset().union(*(flow.roles for flow in flows))
-        return Flow(kind="finished", count=1, scores=sure_scores(flows), roles=roles)
+        return one_of([rung.flow(given) for rung in self.rungs])
 
     def bound(self, given: Flow) -> Cost:
         """The sum over all rungs."""

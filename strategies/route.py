@@ -16,7 +16,8 @@ from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ttc.graph import Cost, Flow, Node, Port, label, sure_scores
+from ttc.flow import not_one, one_of
+from ttc.graph import Cost, Flow, Node, Port, label
 from ttc.ports import Scope, Stream
 from ttc.streams import iterate
 from ttc.types import Candidate
@@ -71,18 +72,12 @@ class Route(Node):
         if list(self.below) != sorted(set(self.below)) or any(not 0 < b <= 1 for b in self.below):
             faults.append(f"below={self.below} rises from above 0 to at most 1, each once")
         for index, part in enumerate(self.graphs):
-            flow = part.flow(given)
-            if flow.kind != "finished" or flow.count != 1:
-                faults.append(
-                    f"part {index} must give one finished candidate; end it with a selector"
-                )
+            faults += not_one(part.flow(given), f"part {index}")
         return faults
 
     def flow(self, given: Flow) -> Flow:
         """One candidate; only scores that every part gives are sure."""
-        flows = [part.flow(given) for part in self.graphs]
-        roles = frozenset().union(*(flow.roles for flow in flows))
-        return Flow(kind="finished", count=1, scores=sure_scores(flows), roles=roles)
+        return one_of([graph.flow(given) for graph in self.graphs])
 
     def bound(self, given: Flow) -> Cost:
         """The look and, line by line, the dearest of the graphs."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-__all__ = ["Cost", "Flow", "Port", "Range"]
+__all__ = ["Cost", "Flow", "Port", "Range", "not_one", "one_of", "sure_scores"]
 
 Range = tuple[float, float] | None
 
@@ -53,3 +53,27 @@ class Cost:
     def uses(self) -> frozenset[str]:
         """The resources that it can spend at all."""
         return frozenset(r for r in ("tokens", "calls", "verifier_calls") if getattr(self, r) != 0)
+
+
+def sure_scores(flows: Sequence[Flow]) -> Mapping[str, Range]:
+    """The scores that a candidate carries whichever of some flows it comes from."""
+    if not flows:
+        return {}
+    return {
+        name: bounds
+        for name, bounds in flows[0].scores.items()
+        if all(flow.scores.get(name, ...) == bounds for flow in flows)
+    }
+
+
+def not_one(flow: Flow, name: str) -> list[str]:
+    """The fault of a graph, by its name, whose flow is not one finished candidate."""
+    if flow.kind == "finished" and flow.count == 1:
+        return []
+    return [f"{name} must give one finished candidate; end it with a selector"]
+
+
+def one_of(flows: Sequence[Flow]) -> Flow:
+    """One candidate of whichever flow; only scores that each of them carries are sure."""
+    roles = frozenset().union(*(flow.roles for flow in flows))
+    return Flow(kind="finished", count=1, scores=sure_scores(flows), roles=roles)

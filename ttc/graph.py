@@ -12,14 +12,14 @@ from __future__ import annotations
 import inspect
 import re
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar, NamedTuple, overload
 
 from ttc.demands import engine_faults
 from ttc.errors import GraphError
-from ttc.flow import Cost, Flow, Port, Range
+from ttc.flow import Cost, Flow, Port, sure_scores
 from ttc.ports import Engine, Scope, Stream, Verifier
 from ttc.types import Candidate, Problem
 
@@ -388,17 +388,6 @@ def snake_case(name: str) -> str:
 def is_count(value: object) -> bool:
     """Whether a parameter is a whole number of at least 1; a bool is none."""
     return isinstance(value, int) and not isinstance(value, bool) and value >= 1
-
-
-def sure_scores(flows: Sequence[Flow]) -> Mapping[str, Range]:
-    """The scores that a candidate carries whichever of some flows it comes from."""
-    if not flows:
-        return {}
-    return {
-        name: bounds
-        for name, bounds in flows[0].scores.items()
-        if all(flow.scores.get(name, ...) == bounds for flow in flows)
-    }
 
 
 def join(path: str, step: str) -> str:
