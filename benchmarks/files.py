@@ -9,6 +9,7 @@ is its `answer` or `gold`, after the last `####` where a solution comes before i
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from ttc.errors import RecordError
 from ttc.lines import read_lines
 from ttc.types import Message, Problem
 
-__all__ = ["read_task"]
+__all__ = ["json_objects", "read_task"]
 
 _QUESTIONS = ("question", "problem")
 _ANSWERS = ("answer", "gold")
@@ -30,13 +31,9 @@ def read_task(path: Path) -> Task:
         RecordError: it cannot be read, or a line holds no problem.
     """
     try:
-        lines, rest = read_lines(path)
+        items = [_item(row, number, path) for number, row in json_objects(path)]
     except OSError as error:
         raise RecordError(f"{path} cannot be read: {error.strerror}") from error
-    items = []
-    for number, line in enumerate([*lines, rest], 1):
-        if line.strip():
-            items.append(_item(_object(line, path, number), number, path))
     if not items:
         raise RecordError(f"{path} holds no problems")
     try:
@@ -45,14 +42,24 @@ def read_task(path: Path) -> Task:
         raise RecordError(f"{path}: {error}") from None
 
 
-def _object(line: bytes, path: Path, number: int) -> dict[str, Any]:
-    try:
-        row = json.loads(line)
-    except ValueError as error:
-        raise RecordError(f"{path}: line {number} is no JSON: {error}") from None
-    if not isinstance(row, dict):
-        raise RecordError(f"{path}: line {number} is no JSON object")
-    return row
+def json_objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The objects of a file, one on each line that is not blank, with the lines' numbers.
+
+    Raises:
+        OSError: it cannot be read.
+        RecordError: a line holds no object.
+    """
+    lines, rest = read_lines(path)
+    for number, line in enumerate([*lines, rest], 1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except ValueError as error:
+            raise RecordError(f"{path}: line {number} is no JSON: {error}") from None
+        if not isinstance(row, dict):
+            raise RecordError(f"{path}: line {number} is no JSON object")
+        yield number, row
 
 
 def _item(row: dict[str, Any], number: int, path: Path) -> Item:

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-__all__ = ["SCHEMA_VERSION", "commit", "machine", "write_result"]
+__all__ = ["SCHEMA_VERSION", "commit", "machine", "version_of", "write_result"]
 
 SCHEMA_VERSION = 1
 _FOLDER = re.compile(r"(^|=)/.*/")
@@ -57,7 +57,7 @@ def machine() -> dict[str, Value]:
         "ram_gib": _ram_gib(),
         "os": f"{platform.system()} {platform.release()}",
         "python": platform.python_version(),
-        "torch": _version("torch"),
+        "torch": version_of("torch"),
     }
 
 
@@ -95,7 +95,8 @@ def _ram_gib() -> float | None:
         return None
 
 
-def _version(distribution: str) -> str | None:
+def version_of(distribution: str) -> str | None:
+    """The version of a package; `None` where it is not installed."""
     try:
         return version(distribution)
     except PackageNotFoundError:

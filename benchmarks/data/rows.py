@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import csv
-import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from ttc.benchmarks.files import json_objects
 from ttc.errors import RecordError
-from ttc.lines import read_lines
 from ttc.registry import install_hint
 
 __all__ = ["SUFFIXES", "Values", "read_rows"]
@@ -40,17 +39,7 @@ def read_rows(path: Path) -> list[Values]:
 
 
 def _lines(path: Path) -> Iterator[Values]:
-    lines, rest = read_lines(path)
-    for number, line in enumerate([*lines, rest], 1):
-        if not line.strip():
-            continue
-        try:
-            row = json.loads(line)
-        except ValueError as error:
-            raise RecordError(f"{path}: line {number} is no JSON: {error}") from None
-        if not isinstance(row, dict):
-            raise RecordError(f"{path}: line {number} is no JSON object")
-        yield row
+    return (row for _, row in json_objects(path))
 
 
 def _csv(path: Path) -> Iterator[Values]:

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ttc.benchmarks.results import commit, machine
+from ttc.benchmarks.results import commit, machine, version_of
 from ttc.benchmarks.tasks import Task
 from ttc.errors import EngineError, RecordError
 from ttc.ports import Engine
@@ -67,7 +66,7 @@ class CardFile:
         else:
             card["models"][model] = {"engines": told, "prompts": _prompts(engines, tasks)}
         card["machine"], card["commit"] = machine(), commit()
-        card["versions"] = {name: _version(name) for name in _PACKAGES}
+        card["versions"] = {name: version_of(name) for name in _PACKAGES}
         card["run"] = {
             "concurrency": options.concurrency,
             "batching": "problems in flight share the engine's steps",
@@ -110,10 +109,3 @@ def _prompts(engines: Mapping[str, Engine], tasks: Mapping[str, Task]) -> dict[s
         except (EngineError, RecordError):  # too long, or a pool that asked otherwise
             found[name] = None
     return found
-
-
-def _version(name: str) -> str | None:
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return None

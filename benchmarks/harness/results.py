@@ -88,13 +88,6 @@ class Result:
         return float(self.grade == 1.0)
 
     @property
-    def is_truncated(self) -> bool | None:
-        """Whether any candidate was cut by its length; `None` where there is none."""
-        if not self.candidates:
-            return None
-        return any(candidate.status == "truncated" for candidate in self.candidates)
-
-    @property
     def line(self) -> bytes:
         """As JSON."""
         return json.dumps(asdict(self), ensure_ascii=False, allow_nan=False).encode()
