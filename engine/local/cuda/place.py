@@ -65,8 +65,8 @@ def _ops(config: ModelConfig, kind: str, dtype: torch.dtype, device: torch.devic
         return TorchOps(dtype)  # the reference; the kernels are for shorter types
     if find_spec("triton") is None:
         logger.warning(
-            "computing on the GPU with PyTorch alone, which is many times slower: Triton is not "
-            "installed; %s",
+            "computing on the GPU with PyTorch alone, without the kernels that are made for it: "
+            "Triton is not installed; %s",
             install_hint("cuda"),
         )
         return TorchOps(dtype)
