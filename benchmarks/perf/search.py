@@ -72,13 +72,19 @@ class World:
 
     def reply(self, request: Request) -> str:
         """A step with its gain, or the end of a solution."""
-        depth = sum(segment.parent is not None for segment in request.branch.lineage())
         gain = Random(request.seed).gauss(0.0, 1.0)
-        return f"{gain:.4f}" if depth == DEPTH - 1 else f"{gain:.4f}\n\n"
+        return f"{gain:.4f}" if _is_last(request) else f"{gain:.4f}\n\n"
 
     def pace(self, request: Request) -> float:
-        """Seconds of each of the two tokens of a step."""
-        return Random(request.seed ^ self._latencies << 70).lognormvariate(0.0, self._sigma) / 2
+        """Seconds of each token of a step: two, but one where it is the last, with no delimiter."""
+        seconds = Random(request.seed ^ self._latencies << 70).lognormvariate(0.0, self._sigma)
+        return seconds if _is_last(request) else seconds / 2
+
+
+def _is_last(request: Request) -> bool:
+    """Whether a solution ends with this step."""
+    depth = sum(segment.parent is not None for segment in request.branch.lineage())
+    return depth == DEPTH - 1
 
 
 def value(candidate: Candidate) -> float:
