@@ -1,11 +1,12 @@
 """What a decision of a tree search costs: time of an ask, asks per second, memory; beside others.
 
-Run as `python benchmarks/perf/policies.py [--nodes N] [--seeds N] [--peers PYTHON] [--output
-FILE]`. Every search runs in a process of its own, on a model that is a table (`fake_tree.py`), in
-which nothing ends a trajectory; so new nodes are not followed to their end. Times are processor
-time of the thread; an ask is measured over the last 200 before so many nodes. Memory is what the
-process grew by at its largest. With `--peers`, an interpreter that has treequest and
-its_hub, their searches run on the same trees (`peers.py`), with one ask after the other for all.
+Run as `python benchmarks/perf/policies.py [--nodes N] [--seeds N] [--peers PYTHON]
+[--patience SECONDS] [--output FILE]`. Every search runs in a process of its own, on a model that is
+a table (`fake_tree.py`), in which nothing ends a trajectory; so new nodes are not followed to their
+end. Times are processor time of the thread; an ask is measured over the last 200 before so many
+nodes. Memory is what the process grew by at its largest. With `--peers`, an interpreter that has
+treequest and its_hub, their searches run on the same trees (`peers.py`), with one ask after the
+other for all; one that takes longer than `--patience` seconds is ended, and its row says so.
 """
 
 from __future__ import annotations
@@ -104,11 +105,15 @@ def rss_mib() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
-def worker(script: str, python: str, *options: str) -> dict[str, Any]:
-    """What a process of its own found."""
+def worker(
+    script: str, python: str, *options: str, patience: float | None = None
+) -> dict[str, Any]:
+    """What a process of its own found, unless it takes longer than `patience` seconds."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     line = [python, str(HERE / script), *options]
-    done = subprocess.run(line, env=environment, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        line, env=environment, capture_output=True, text=True, check=True, timeout=patience
+    )
     return dict(json.loads(done.stdout.splitlines()[-1]))
 
 
@@ -135,9 +140,13 @@ def own_rows(name: str, nodes: int) -> list[dict[str, Any]]:
 
 def compared(run: Callable[..., dict[str, Any]], name: str, seeds: int) -> dict[str, Any]:
     """The row of a search at 1,000 nodes, and how many nodes it needs to solve a problem."""
-    full = run("--one", name, "--nodes", str(COMPARED))
-    solved = run("--one", name, "--nodes", str(COMPARED), "--seeds", str(seeds))["solved_after"]
-    row: dict[str, Any] = {"compared": name, "nodes": COMPARED, "mib": round(full["mib"], 1)}
+    row: dict[str, Any] = {"compared": name, "nodes": COMPARED}
+    try:
+        full = run("--one", name, "--nodes", str(COMPARED))
+        solved = run("--one", name, "--nodes", str(COMPARED), "--seeds", str(seeds))["solved_after"]
+    except subprocess.TimeoutExpired as late:
+        return row | {"unfinished_after_s": late.timeout}
+    row["mib"] = round(full["mib"], 1)
     row["cpu_s"] = round((sum(full["asks"]) + sum(full["tells"])) / 1e9, 3)
     row["problems"] = len(solved)
     row["unsolved"] = sum(after is None for after in solved)
@@ -153,6 +162,7 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=10_000)
     parser.add_argument("--seeds", type=int, help="problems that are solved, 40 by default")
     parser.add_argument("--peers", help="an interpreter that has treequest and its_hub")
+    parser.add_argument("--patience", type=float, default=300.0, help="seconds for each of these")
     parser.add_argument("--output", type=Path)
     parser.add_argument("--one", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -169,7 +179,7 @@ def main() -> None:
         return worker("policies.py", sys.executable, *options)
 
     def peer(*options: str) -> dict[str, Any]:
-        return worker("peers.py", arguments.peers, *options)
+        return worker("peers.py", arguments.peers, *options, patience=arguments.patience)
 
     ways = [(own, name) for name in NAMES]
     ways += [(peer, name) for name in PEERS if arguments.peers]
