@@ -18,10 +18,11 @@ from typing import Any, Literal, TypeVar
 from ttc.budget import Account, Ticket
 from ttc.errors import BudgetExceeded, EngineError, PoolExhausted, TTCError
 from ttc.meter import Meter
+from ttc.postbox import post
 from ttc.run import Run
 from ttc.types import Record, Usage
 
-__all__ = ["EngineCall", "deliver", "interrupt", "post"]
+__all__ = ["EngineCall", "deliver", "interrupt"]
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
@@ -183,14 +184,6 @@ class EngineCall(ABC):
         )
         self._run.ended(self)
         self._run.emit("call", self._path, call=self.key)
-
-
-def post(loop: asyncio.AbstractEventLoop, callback: Callable[[T], object], value: T) -> None:
-    """Calls back in an event loop, from any thread; what comes after its end is dropped."""
-    try:
-        loop.call_soon_threadsafe(callback, value)
-    except RuntimeError:
-        _log.debug("an engine's message came after its event loop had closed")
 
 
 def deliver(

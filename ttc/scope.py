@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ttc.budget import Account, Division
 from ttc.call import Call, Plan
-from ttc.engine_call import post
 from ttc.equivalence import equivalent
 from ttc.errors import BudgetExceeded, EngineError
 from ttc.graph import Flow, Node, join, written_out
 from ttc.journal import derive_seed
 from ttc.ports import Verifier
+from ttc.postbox import Posting
 from ttc.readings import Readings
 from ttc.run import Run
 from ttc.spoken import answer_of
@@ -45,7 +45,7 @@ from ttc.types import (
     Usage,
 )
 from ttc.verifier_call import VerifierCall
-from ttc.work import Spawned, Work
+from ttc.work import Spawned
 
 if TYPE_CHECKING:
     from ttc.sandbox.execution import Execution
@@ -157,19 +157,21 @@ class NodeScope(Readings):
             until=until,
             booked_as=booked_as,
         )
-        work = self.innermost().part()
-        return PumpStream(self._chunks(plan, work), work)
+        loop, work = asyncio.get_running_loop(), self.innermost().part()
 
-    async def _chunks(self, plan: Plan, work: Work) -> AsyncGenerator[Chunk, None]:
-        loop = asyncio.get_running_loop()
-        arrived: asyncio.Queue[Chunk | None] = asyncio.Queue()
-        call = self._call(plan, lambda chunk: post(loop, arrived.put_nowait, chunk))
-        whole = work.task(call.run())
-        whole.add_done_callback(lambda _: arrived.put_nowait(None))
-        while (chunk := await arrived.get()) is not None:
+        def tell(chunk: Chunk) -> None:
             if chunk.branch is None:
-                yield chunk
-        yield Chunk(text="", token_ids=(), branch=whole.result())
+                stream.push(chunk)
+
+        stream = PumpStream(self._whole(plan, Posting(loop, tell)), work)
+        return stream
+
+    async def _whole(
+        self, plan: Plan, on_chunk: Callable[[Chunk], None]
+    ) -> AsyncGenerator[Chunk, None]:
+        """A call's last chunk; those before it are told as they come."""
+        branch = await self._call(plan, on_chunk).run()
+        yield Chunk(text="", token_ids=(), branch=branch)
 
     def prioritise(self, index: int, priority: float) -> None:
         """Says what a call of the node is worth beside others; see `ttc.ports.Scope`."""

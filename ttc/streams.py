@@ -107,6 +107,12 @@ class PumpStream(Generic[T]):
             raise self._error
         raise StopAsyncIteration
 
+    def push(self, item: T) -> None:
+        """Gives an item that came by itself, without a pull; one that comes too late is dropped."""
+        if not self._ended:
+            self._ready.append(item)
+            self._answer()
+
     def run_free(self) -> None:
         """Lets it work to its end without being pulled; its items wait for whoever pulls."""
         if not self._ended:
