@@ -13,7 +13,6 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from dataclasses import replace
 from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -22,9 +21,10 @@ from ttc.budget import Account, Division
 from ttc.call import Call, Plan
 from ttc.equivalence import equivalent
 from ttc.errors import BudgetExceeded, EngineError
+from ttc.frozen import changed
 from ttc.graph import Flow, Node, join, written_out
 from ttc.journal import derive_seed
-from ttc.ports import Verifier
+from ttc.ports import Bid, Verifier
 from ttc.postbox import Posting
 from ttc.readings import Readings
 from ttc.run import Run
@@ -257,7 +257,7 @@ class NodeScope(Readings):
             status = "open"
         else:
             answer, key = answer_of(self.problem, branch, self._run.engine(branch.role))
-        return replace(
+        return changed(
             candidate,
             branch=branch,
             text=branch.output,
@@ -274,6 +274,7 @@ class NodeScope(Readings):
         *,
         ahead: int | None,
         order: Order = "launch",
+        each: int = 1,
     ) -> PumpStream[U]:
         """Runs `work(item, launch index)` on up to `ahead` items at once; see `ttc.ports.Scope`."""
         if ahead is not None and ahead < 1:
@@ -281,7 +282,13 @@ class NodeScope(Readings):
         part = self.innermost().part()
         on_arrival = partial(self._run.arrived, self.path) if order == "arrival" else None
         source = ordered_map(
-            work, items, part, ahead=ahead, failed=self._failed, on_arrival=on_arrival
+            work,
+            items,
+            part,
+            ahead=ahead,
+            each=each,
+            failed=self._failed,
+            on_arrival=on_arrival,
         )
         upstream = items if isinstance(items, PumpStream) else None
         return PumpStream(source, part, upstream)
@@ -369,7 +376,7 @@ class NodeScope(Readings):
     def _chosen(self, candidate: Candidate, upstream: PumpStream[Candidate]) -> Candidate:
         """What the scope's selector gives, with what it was chosen among."""
         among = calls_behind(upstream.delivered) | candidate.chosen_among
-        chosen = replace(candidate, chosen_among=among)
+        chosen = changed(candidate, chosen_among=among)
         if not self._aside:
             self._run.chose(self.path, chosen)
         return chosen
@@ -416,9 +423,10 @@ class NodeScope(Readings):
         """Records what a node took up next; see `ttc.ports.Scope`."""
         self._run.arrived(self.path, launched)
 
-    def offer(self, *, gain: float, cost: float, confidence: float | None) -> None:
+    def offer(self, bid: Callable[[], Bid]) -> None:
         """This problem's bid for the budget of a run over many; see `ttc.ports.Scope`."""
         if self._run.bidder is not None and not self._aside:
+            gain, cost, confidence = bid()
             self._run.bidder.offer(gain=gain, cost=cost, confidence=confidence)
 
     def refused(self, refusal: BudgetExceeded) -> None:
@@ -445,7 +453,8 @@ class NodeScope(Readings):
                 f"index {plan.index} was used twice in {self.path}; each call of a node needs an "
                 "index of its own, since its seed comes from it"
             )
-        plan = replace(plan, priority=self._priorities.get(plan.index, 0.0))
+        if plan.index in self._priorities:
+            plan = changed(plan, priority=self._priorities[plan.index])
         call = self._calls[plan.key] = Call(self._run, self._account, plan, on_chunk)
         work.calls.append(call)
         return call
@@ -482,4 +491,4 @@ class NodeScope(Readings):
         usage = item.usage + self._usage_of(error.call)
         call = self._calls.get(error.call or "")
         status: Status = "cancelled" if call is not None and call.cancelled else "failed"
-        return replace(item, branch=branch, status=status, error=str(error), usage=usage)
+        return changed(item, branch=branch, status=status, error=str(error), usage=usage)
