@@ -17,6 +17,7 @@ from typing import Any, Literal, TypeVar
 
 from ttc.budget import Account, Ticket
 from ttc.errors import BudgetExceeded, EngineError, PoolExhausted, TTCError
+from ttc.frozen import changed
 from ttc.meter import Meter
 from ttc.postbox import post
 from ttc.run import Run
@@ -166,7 +167,7 @@ class EngineCall(ABC):
     def _book(self, ticket: Ticket, tokens: int, **detail: Any) -> None:
         """Books what it used, and how it ended."""
         cancelled = tokens if detail["finish"] == "cancelled" else 0
-        self.usage += Usage(tokens=tokens, calls=1, tokens_cancelled=cancelled)
+        self.usage = changed(self.usage, tokens=tokens, calls=1, tokens_cancelled=cancelled)
         ticket.settle({"tokens": tokens, "calls": 1, **self._meter.booked(ticket.granted)})
         self._run.book(self._charged, self.usage)
         if self._charged != "policy":
