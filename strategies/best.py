@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import exp, inf
 from statistics import pstdev
 from typing import ClassVar
 
 from ttc.errors import VerifierError
 from ttc.graph import Flow, Node, Port
-from ttc.ports import Scope, Stream
+from ttc.ports import Bid, Scope, Stream
 from ttc.strategies.vote import which_score
 from ttc.types import Candidate
 
@@ -75,8 +76,7 @@ class Best(Node):
             is_over = self.enough is not None and max(values, default=-inf) >= self.enough
             is_over = is_over or len(seen) == candidates.at_most
             top = score.range[1] if score is not None and score.range else None
-            worth = 0.0 if is_over else gain(values, len(seen), top)
-            scope.offer(gain=worth, cost=tokens / len(seen), confidence=None)
+            scope.offer(partial(_bid, values, len(seen), tokens, top, is_over=is_over))
         eligible = [candidate for candidate in seen if _is_eligible(candidate)]
         if not eligible:
             scope.decide("no_valid_answer", num_samples=len(seen))
@@ -116,6 +116,13 @@ def gain(values: Sequence[float], num_samples: int, top: float | None) -> float:
         return 1.0 / (num_samples + 2)
     missing = top - max(values) if top is not None else pstdev(values)
     return max(0.0, missing) / (num_samples + 1)
+
+
+def _bid(
+    values: Sequence[float], num_samples: int, tokens: int, top: float | None, *, is_over: bool
+) -> Bid:
+    worth = 0.0 if is_over else gain(values, num_samples, top)
+    return worth, tokens / num_samples, None
 
 
 def _is_eligible(candidate: Candidate) -> bool:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, fields
-from itertools import count
 from typing import ClassVar, Literal, get_args
 
 from ttc.constraints import Constraint
@@ -135,10 +134,12 @@ class Sample(Node):
             nonlocal spent_before
             async for candidate in candidates:
                 spent_before = candidate.usage.tokens
-                for _ in count() if self.n == "budget" else range(self.n):
-                    if self.n == "budget" and in_vain >= _IN_VAIN:
-                        return
+                if self.n != "budget":
                     yield candidate
+                    continue
+                while in_vain < _IN_VAIN:
+                    yield candidate
+                return
 
         async def draw(candidate: Candidate, index: int) -> Candidate:
             fork = index if self.n == "budget" else index % self.n
@@ -159,7 +160,9 @@ class Sample(Node):
             return scope.finish(candidate, branch)
 
         ahead = self._checked_ahead(scope.remaining)
-        async for candidate in scope.map(draw, forks(), ahead=ahead, order=self.order):
+        each = 1 if self.n == "budget" else self.n
+        drawn = scope.map(draw, forks(), ahead=ahead, order=self.order, each=each)
+        async for candidate in drawn:
             is_in_vain = candidate.status == "failed" and candidate.usage.tokens == spent_before
             in_vain = in_vain + 1 if is_in_vain else 0
             yield candidate

@@ -12,11 +12,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from importlib.util import find_spec
 from typing import Any, ClassVar, Literal
 
 from ttc.graph import Flow, Node, Port
-from ttc.ports import Scope, Stream
+from ttc.ports import Bid, Scope, Stream
 from ttc.registry import install_hint
 from ttc.strategies.stopping import Exhausted, LimitRule, StopRule
 from ttc.strategies.stopping_votes import leads
@@ -101,11 +102,7 @@ class Vote(Node):
                 scope.decide(rule.name, physical=physical, num_samples=tally.num_samples, **ahead)
                 candidates.stop()
             is_over = rule is not None or tally.num_remaining == 0
-            scope.offer(
-                gain=0.0 if is_over else gain(tally),
-                cost=usage.tokens / tally.num_samples,
-                confidence=tally.leading_share(),
-            )
+            scope.offer(partial(_bid, tally, usage.tokens, is_over=is_over))
         ranked = tally.ranking()
         if not ranked:
             scope.decide("no_valid_answer", num_samples=tally.num_samples)
@@ -121,6 +118,11 @@ class Vote(Node):
             return None
         now = replace(usage, seconds=scope.elapsed)
         return self.limit if self.limit(now, scope.budget) else None
+
+
+def _bid(tally: Tally, tokens: int, *, is_over: bool) -> Bid:
+    worth = 0.0 if is_over else gain(tally)
+    return worth, tokens / tally.num_samples, tally.leading_share()
 
 
 def gain(tally: Tally) -> float:

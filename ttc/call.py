@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, cast
 
 from ttc.budget import Account, Ticket
 from ttc.demands import measuring
 from ttc.engine_call import EngineCall, deliver
 from ttc.errors import ContextOverflow, EngineError
+from ttc.frozen import changed
 from ttc.journal import derive_seed, fingerprint
 from ttc.ports import Generation, Request, Steerable
 from ttc.run import Run
@@ -218,7 +219,7 @@ class Call(EngineCall):
             raise EngineError(
                 f"{self._engine.name} produced {produced} tokens where {max_tokens} were allowed"
             )
-        return replace(segment, call=self.key)
+        return changed(segment, call=self.key)
 
     def _stop(self) -> None:
         if self._generation is not None:

@@ -17,11 +17,13 @@ from typing import Any, Literal, TypeVar
 
 from ttc.budget import Account, Ticket
 from ttc.errors import BudgetExceeded, EngineError, PoolExhausted, TTCError
+from ttc.frozen import changed
 from ttc.meter import Meter
+from ttc.postbox import post
 from ttc.run import Run
 from ttc.types import Record, Usage
 
-__all__ = ["EngineCall", "deliver", "interrupt", "post"]
+__all__ = ["EngineCall", "deliver", "interrupt"]
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
@@ -165,7 +167,7 @@ class EngineCall(ABC):
     def _book(self, ticket: Ticket, tokens: int, **detail: Any) -> None:
         """Books what it used, and how it ended."""
         cancelled = tokens if detail["finish"] == "cancelled" else 0
-        self.usage += Usage(tokens=tokens, calls=1, tokens_cancelled=cancelled)
+        self.usage = changed(self.usage, tokens=tokens, calls=1, tokens_cancelled=cancelled)
         ticket.settle({"tokens": tokens, "calls": 1, **self._meter.booked(ticket.granted)})
         self._run.book(self._charged, self.usage)
         if self._charged != "policy":
@@ -183,14 +185,6 @@ class EngineCall(ABC):
         )
         self._run.ended(self)
         self._run.emit("call", self._path, call=self.key)
-
-
-def post(loop: asyncio.AbstractEventLoop, callback: Callable[[T], object], value: T) -> None:
-    """Calls back in an event loop, from any thread; what comes after its end is dropped."""
-    try:
-        loop.call_soon_threadsafe(callback, value)
-    except RuntimeError:
-        _log.debug("an engine's message came after its event loop had closed")
 
 
 def deliver(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 
 from ttc.budget import in_units
+from ttc.frozen import changed
 from ttc.ports import Engine, Generation, Reading
 from ttc.prices import Price
 from ttc.types import UNMEASURED, Usage
@@ -56,7 +56,7 @@ class Meter:
             )
             self._dollars += parts
             cost = in_units("cost_usd", parts)
-        return replace(
+        return changed(
             measured, input_tokens=input_tokens, output_tokens=output_tokens, cost_usd=cost
         )
 

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from ttc.tools.port import Confirm, Tool, ToolResult
 
 __all__ = [
+    "Bid",
     "Capabilities",
     "Clock",
     "Engine",
@@ -65,6 +66,8 @@ __all__ = [
 
 T = TypeVar("T", covariant=True)
 U = TypeVar("U")
+Bid = tuple[float, float, float | None]
+"""What a candidate more adds to the chance to be right (0: none), its tokens; how sure it is."""
 
 
 class Engine(Protocol):
@@ -428,11 +431,12 @@ class Scope(Protocol):
         *,
         ahead: int | None,
         order: Order = "launch",
+        each: int = 1,
     ) -> Stream[U]:
         """Runs `work(item, launch index)` on up to `ahead` items at once, and keeps launch order.
 
-        With `order="arrival"` results come as they end. The outcome then depends on timing, and
-        says so; short results come first, so whoever counts them is biased to short ones.
+        Every item is taken `each` times. With `order="arrival"` results come as they end: the
+        outcome depends on timing, and says so, and whoever counts is biased to short results.
 
         `None` runs as far ahead as there are items. A refused item drops out and ends the
         launching, and with it whatever was launched after it; a deadline lets through what has
@@ -492,9 +496,5 @@ class Scope(Protocol):
     def arrived(self, launched: int) -> None:
         """Records that a node took up this launch next, since it ended before earlier ones."""
 
-    def offer(self, *, gain: float, cost: float, confidence: float | None) -> None:
-        """This problem's bid for the budget of a run over many; the latest one counts.
-
-        `gain` is what one more candidate adds to the chance of a right choice (0: it is made),
-        `cost` the tokens of a candidate in the mean, `confidence` how sure the choice is now.
-        """
+    def offer(self, bid: Callable[[], Bid]) -> None:
+        """This problem's bid for the budget of a run over many, if it is one; the latest counts."""

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from ttc.types import Branch
 
 __all__ = ["PromptTree"]
+
+
+class _Walk(NamedTuple):
+    unpaid: int
+    edges: dict[tuple[int, str | int], int]
+    ends: dict[Branch, int]
 
 
 class PromptTree:
@@ -22,20 +29,21 @@ class PromptTree:
         self._ends: dict[Branch, int] = {}
         self._places = itertools.count(1)
         self._last: tuple[Iterable[tuple[int, str | int]], Iterable[Branch]] = (), ()
+        self._walked: dict[tuple[Branch, ...], _Walk] = {}
+        """What is missing to branches, as long as nothing is paid: it is asked several times."""
 
     def missing(self, *branches: Branch) -> int:
         """Prompt tokens on the way to some branches that nobody has paid for."""
-        return self._walk(branches, {}, {})
+        return self._walk(branches).unpaid
 
     def add(self, *branches: Branch) -> int:
         """Marks every prompt token on the way to branches as paid; returns how many were not."""
-        edges: dict[tuple[int, str | int], int] = {}
-        ends: dict[Branch, int] = {}
-        unpaid = self._walk(branches, edges, ends)
-        self._edges.update(edges)
-        self._ends.update(ends)
-        self._last = edges, ends
-        return unpaid
+        walk = self._walk(branches)
+        self._walked.clear()
+        self._edges.update(walk.edges)
+        self._ends.update(walk.ends)
+        self._last = walk.edges, walk.ends
+        return walk.unpaid
 
     def take_back(self) -> None:
         """Undoes the last `add`."""
@@ -44,15 +52,16 @@ class PromptTree:
             del self._edges[edge]
         for end in ends:
             del self._ends[end]
+        self._walked.clear()
         self._last = (), ()
 
-    def _walk(
-        self,
-        branches: Sequence[Branch],
-        edges: dict[tuple[int, str | int], int],
-        ends: dict[Branch, int],
-    ) -> int:
-        """Counts tokens without an edge, and puts their edges where the caller says."""
+    def _walk(self, branches: tuple[Branch, ...]) -> _Walk:
+        """Counts tokens without an edge, and makes their edges."""
+        found = self._walked.get(branches)
+        if found is not None:
+            return found
+        edges: dict[tuple[int, str | int], int] = {}
+        ends: dict[Branch, int] = {}
         unpaid = 0
         for branch in branches:
             if branch in self._ends:
@@ -63,7 +72,8 @@ class PromptTree:
                     place = (self._ends.get(parent) or ends[parent]) if parent else 0
                     ends[segment], fresh = self._end(segment, place, edges)
                     unpaid += fresh
-        return unpaid
+        found = self._walked[branches] = _Walk(unpaid, edges, ends)
+        return found
 
     def _end(
         self, segment: Branch, place: int, edges: dict[tuple[int, str | int], int]

@@ -6,12 +6,12 @@ import asyncio
 import contextvars
 import logging
 from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from ttc.budget import LOGICAL, MEASURED, Account
 from ttc.errors import BudgetExceeded, EngineError, Revoked, TTCError
+from ttc.frozen import changed
 from ttc.journal import Journal, in_order
 from ttc.ports import Clock, Engine, Timer
 from ttc.prices import Price
@@ -130,7 +130,7 @@ class Run:
         self._stopwatch = Stopwatch(clock.now())
         # The deadline can be seen at `_due` first, as one may be moved into the past.
         self._joined, self._due = False, 0.0
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks: dict[asyncio.Task[Any], Callable[[asyncio.Task[Any]], object]] = {}
         self._timer: Timer | None = None
         self._ended_by: BudgetExceeded | None = None
         self._num_decisions = {p: n - 1 for p, n in self.journal.num_decisions.items()}
@@ -168,7 +168,7 @@ class Run:
     def usage(self) -> Usage:
         """Everything that was spent until now."""
         total = sum(self.usage_by_role.values(), Usage())
-        return replace(total, seconds=self.clock.now() - self.started)
+        return changed(total, seconds=self.clock.now() - self.started)
 
     def engine(self, role: str) -> Engine:
         """The engine of a role."""
@@ -234,16 +234,19 @@ class Run:
         return self._chosen[max(self._chosen, key=in_order)] if self._chosen else None
 
     def task(
-        self, work: Coroutine[Any, Any, U], context: contextvars.Context | None = None
+        self,
+        work: Coroutine[Any, Any, U],
+        context: contextvars.Context,
+        on_done: Callable[[asyncio.Task[Any]], object],
     ) -> asyncio.Task[U]:
-        """Starts a task that `join` waits for."""
+        """Starts a task that `join` waits for; `on_done` is told of its end."""
         task = asyncio.get_running_loop().create_task(work, context=context)
-        self._tasks.add(task)
+        self._tasks[task] = on_done
         task.add_done_callback(self._task_done)
         return task
 
     def _task_done(self, task: asyncio.Task[Any]) -> None:
-        self._tasks.discard(task)
+        self._tasks.pop(task)(task)
         if not task.cancelled():
             task.exception()  # whoever awaits the task sees it; nobody else needs a warning
 
@@ -265,7 +268,7 @@ class Run:
                 await asyncio.wait(self._tasks, timeout=_PATIENCE_S)
             except asyncio.CancelledError as again:
                 cancelled = again
-            for task in self._tasks:
+            for task in list(self._tasks):
                 task.cancel()
         else:
             _log.error("%d tasks of a run ignore their cancellation", len(self._tasks))

@@ -13,19 +13,19 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from dataclasses import replace
 from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ttc.budget import Account, Division
 from ttc.call import Call, Plan
-from ttc.engine_call import post
 from ttc.equivalence import equivalent
 from ttc.errors import BudgetExceeded, EngineError
+from ttc.frozen import changed
 from ttc.graph import Flow, Node, join, written_out
 from ttc.journal import derive_seed
-from ttc.ports import Verifier
+from ttc.ports import Bid, Verifier
+from ttc.postbox import Posting
 from ttc.readings import Readings
 from ttc.run import Run
 from ttc.spoken import answer_of
@@ -45,7 +45,7 @@ from ttc.types import (
     Usage,
 )
 from ttc.verifier_call import VerifierCall
-from ttc.work import Spawned, Work
+from ttc.work import Spawned
 
 if TYPE_CHECKING:
     from ttc.sandbox.execution import Execution
@@ -157,19 +157,21 @@ class NodeScope(Readings):
             until=until,
             booked_as=booked_as,
         )
-        work = self.innermost().part()
-        return PumpStream(self._chunks(plan, work), work)
+        loop, work = asyncio.get_running_loop(), self.innermost().part()
 
-    async def _chunks(self, plan: Plan, work: Work) -> AsyncGenerator[Chunk, None]:
-        loop = asyncio.get_running_loop()
-        arrived: asyncio.Queue[Chunk | None] = asyncio.Queue()
-        call = self._call(plan, lambda chunk: post(loop, arrived.put_nowait, chunk))
-        whole = work.task(call.run())
-        whole.add_done_callback(lambda _: arrived.put_nowait(None))
-        while (chunk := await arrived.get()) is not None:
+        def tell(chunk: Chunk) -> None:
             if chunk.branch is None:
-                yield chunk
-        yield Chunk(text="", token_ids=(), branch=whole.result())
+                stream.push(chunk)
+
+        stream = PumpStream(self._whole(plan, Posting(loop, tell)), work)
+        return stream
+
+    async def _whole(
+        self, plan: Plan, on_chunk: Callable[[Chunk], None]
+    ) -> AsyncGenerator[Chunk, None]:
+        """A call's last chunk; those before it are told as they come."""
+        branch = await self._call(plan, on_chunk).run()
+        yield Chunk(text="", token_ids=(), branch=branch)
 
     def prioritise(self, index: int, priority: float) -> None:
         """Says what a call of the node is worth beside others; see `ttc.ports.Scope`."""
@@ -255,7 +257,7 @@ class NodeScope(Readings):
             status = "open"
         else:
             answer, key = answer_of(self.problem, branch, self._run.engine(branch.role))
-        return replace(
+        return changed(
             candidate,
             branch=branch,
             text=branch.output,
@@ -272,6 +274,7 @@ class NodeScope(Readings):
         *,
         ahead: int | None,
         order: Order = "launch",
+        each: int = 1,
     ) -> PumpStream[U]:
         """Runs `work(item, launch index)` on up to `ahead` items at once; see `ttc.ports.Scope`."""
         if ahead is not None and ahead < 1:
@@ -279,7 +282,13 @@ class NodeScope(Readings):
         part = self.innermost().part()
         on_arrival = partial(self._run.arrived, self.path) if order == "arrival" else None
         source = ordered_map(
-            work, items, part, ahead=ahead, failed=self._failed, on_arrival=on_arrival
+            work,
+            items,
+            part,
+            ahead=ahead,
+            each=each,
+            failed=self._failed,
+            on_arrival=on_arrival,
         )
         upstream = items if isinstance(items, PumpStream) else None
         return PumpStream(source, part, upstream)
@@ -367,7 +376,7 @@ class NodeScope(Readings):
     def _chosen(self, candidate: Candidate, upstream: PumpStream[Candidate]) -> Candidate:
         """What the scope's selector gives, with what it was chosen among."""
         among = calls_behind(upstream.delivered) | candidate.chosen_among
-        chosen = replace(candidate, chosen_among=among)
+        chosen = changed(candidate, chosen_among=among)
         if not self._aside:
             self._run.chose(self.path, chosen)
         return chosen
@@ -414,9 +423,10 @@ class NodeScope(Readings):
         """Records what a node took up next; see `ttc.ports.Scope`."""
         self._run.arrived(self.path, launched)
 
-    def offer(self, *, gain: float, cost: float, confidence: float | None) -> None:
+    def offer(self, bid: Callable[[], Bid]) -> None:
         """This problem's bid for the budget of a run over many; see `ttc.ports.Scope`."""
         if self._run.bidder is not None and not self._aside:
+            gain, cost, confidence = bid()
             self._run.bidder.offer(gain=gain, cost=cost, confidence=confidence)
 
     def refused(self, refusal: BudgetExceeded) -> None:
@@ -443,7 +453,8 @@ class NodeScope(Readings):
                 f"index {plan.index} was used twice in {self.path}; each call of a node needs an "
                 "index of its own, since its seed comes from it"
             )
-        plan = replace(plan, priority=self._priorities.get(plan.index, 0.0))
+        if plan.index in self._priorities:
+            plan = changed(plan, priority=self._priorities[plan.index])
         call = self._calls[plan.key] = Call(self._run, self._account, plan, on_chunk)
         work.calls.append(call)
         return call
@@ -480,4 +491,4 @@ class NodeScope(Readings):
         usage = item.usage + self._usage_of(error.call)
         call = self._calls.get(error.call or "")
         status: Status = "cancelled" if call is not None and call.cancelled else "failed"
-        return replace(item, branch=branch, status=status, error=str(error), usage=usage)
+        return changed(item, branch=branch, status=status, error=str(error), usage=usage)

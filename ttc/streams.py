@@ -107,6 +107,12 @@ class PumpStream(Generic[T]):
             raise self._error
         raise StopAsyncIteration
 
+    def push(self, item: T) -> None:
+        """Gives an item that came by itself, without a pull; one that comes too late is dropped."""
+        if not self._ended:
+            self._ready.append(item)
+            self._answer()
+
     def run_free(self) -> None:
         """Lets it work to its end without being pulled; its items wait for whoever pulls."""
         if not self._ended:
@@ -210,11 +216,13 @@ async def ordered_map(
     *,
     ahead: int | None,
     failed: Callable[[Any, EngineError], U],
+    each: int = 1,
     on_arrival: Callable[[int], None] | None = None,
 ) -> AsyncGenerator[U, None]:
     """Runs `work(item, launch index)` on up to `ahead` items at once and keeps their order.
 
-    With `on_arrival` it gives them as they end instead, and tells it the launch index of each.
+    Every item is taken `each` times. With `on_arrival` it gives them as they end instead, and tells
+    it the launch index of each.
 
     The next pull races the oldest item's work, so that neither waits for the other. A refused item
     drops out and ends the launching. Where the limit is a logical one, whatever was launched after
@@ -222,7 +230,7 @@ async def ordered_map(
     and one that was lowered, lets through what has ended. A failed call gives `failed(item, error)`
     in its place.
     """
-    window = _Window(work, items, owner, ahead, keeps_order=on_arrival is None)
+    window = _Window(work, items, owner, ahead, each, keeps_order=on_arrival is None)
     try:
         while (head := await window.next_done()) is not None:
             if on_arrival is not None:
@@ -258,10 +266,15 @@ class _Window:
         items: AsyncIterator[Any],
         owner: Owner,
         ahead: int | None,
+        each: int,
         *,
         keeps_order: bool,
     ) -> None:
         self._work, self._items, self._owner, self._ahead = work, items, owner, ahead
+        self._each = each
+        self._item: Any = None
+        self._left = 0  # how often the item is still to be taken
+        self._news: asyncio.Future[None] | None = None
         self._keeps_order = keeps_order
         self._pending: deque[_Launched] = deque()
         self._used: list[Any] = list(items.delivered) if isinstance(items, PumpStream) else []
@@ -275,22 +288,46 @@ class _Window:
         Where no order is kept, it is the first whose work has ended.
         """
         while True:
-            if self._more and self._pulling is None and self._has_room():
-                self._pulling = self._owner.task(_next(self._items))
-            heads = list(self._pending)[: 1 if self._keeps_order else None]
-            racing: list[asyncio.Task[Any]] = [launched.task for launched in heads]
-            if self._pulling is not None:
-                racing.append(self._pulling)
-            if not racing:
-                return None
-            await asyncio.wait(racing, return_when=asyncio.FIRST_COMPLETED)
-            if self._pulling is None or not self._pulling.done():
-                done = next(launched for launched in heads if launched.task.done())
+            self._launch()
+            if self._pulling is not None and self._pulling.done():
+                pulled, self._pulling = self._pulling, None
+                self._take(pulled)
+            elif (done := self._done()) is not None:
                 self._pending.remove(done)
                 self._used.append(done.item)
                 return done
-            pulled, self._pulling = self._pulling, None
-            self._take(pulled)
+            elif self._pulling is None and not self._pending:
+                return None
+            else:
+                self._news = asyncio.get_running_loop().create_future()
+                await self._news
+
+    def _launch(self) -> None:
+        """Begins what there is room for; once the last item has been taken, asks for another."""
+        while self._more and self._left and self._has_room():
+            self._left -= 1
+            part = self._owner.part()
+            task = part.task(_run(self._work, self._item, self._launched))
+            self._add(_Launched(self._launched, self._item, task, part))
+            self._launched += 1
+        if self._more and self._pulling is None and not self._left and self._has_room():
+            self._pulling = self._owner.task(_next(self._items))
+            self._pulling.add_done_callback(self._wake)
+
+    def _done(self) -> _Launched | None:
+        """What is to be given next, if its work has ended."""
+        if self._keeps_order:
+            head = self._pending[0] if self._pending else None
+            return head if head is not None and head.task.done() else None
+        return next((launched for launched in self._pending if launched.task.done()), None)
+
+    def _add(self, launched: _Launched) -> None:
+        self._pending.append(launched)
+        launched.task.add_done_callback(self._wake)
+
+    def _wake(self, _: asyncio.Task[Any]) -> None:
+        if self._news is not None and not self._news.done():
+            self._news.set_result(None)
 
     def close(self) -> None:
         """Launches nothing more; what is being worked on goes on."""
@@ -322,16 +359,13 @@ class _Window:
     def _take(self, pulled: asyncio.Task[tuple[Any] | None]) -> None:
         if not self._more:
             return
-        part = self._owner.part()
         if pulled.cancelled() or pulled.exception() is not None:
-            self._more = False
-            self._pending.append(_Launched(-1, None, pulled, part))  # it raises at its turn
+            self._more = False  # it raises at its turn
+            self._pending.append(_Launched(-1, None, pulled, self._owner.part()))
         elif (taken := pulled.result()) is None:
             self._more = False
         else:
-            task = part.task(_run(self._work, taken[0], self._launched))
-            self._pending.append(_Launched(self._launched, taken[0], task, part))
-            self._launched += 1
+            self._item, self._left = taken[0], self._each
 
 
 async def _next(items: AsyncIterator[Any]) -> tuple[Any] | None:

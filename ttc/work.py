@@ -87,9 +87,8 @@ class Work:
         """Starts a task that ends with the work, and that the run waits for before it ends."""
         context = contextvars.copy_context()
         context.run(_current.set, self)
-        task = self._run.task(work, context)
+        task = self._run.task(work, context, self._tasks.pop)
         self._tasks[task] = None
-        task.add_done_callback(lambda done: self._tasks.pop(done, None))
         return task
 
     def refused(self, refusal: BudgetExceeded) -> None:

@@ -189,8 +189,8 @@ class Sequence(Call):
 
     @property
     def is_read_along(self) -> bool:
-        """Whether somebody is told each chunk."""
-        return self._on_chunk is not None
+        """Whether somebody is told each chunk who may keep whoever tells waiting."""
+        return self._on_chunk is not None and not getattr(self._on_chunk, "never_waits", False)
 
     @property
     def is_over(self) -> bool:

@@ -166,3 +166,18 @@ def test_a_result_comes_after_the_last_chunk(engine: LocalEngine, ask: Ask) -> N
     assert not call.future.done()
     go.set()
     assert call.future.result(WAIT_S) is seen[-1].branch
+
+
+def test_a_callback_that_never_waits_is_told_within_the_step(engine: LocalEngine, ask: Ask) -> None:
+    """On the engine's own thread, so that no other one has to be woken for it."""
+    told_on: list[str] = []
+
+    class Quick:
+        never_waits = True
+
+        def __call__(self, chunk: Chunk) -> None:
+            told_on.append(threading.current_thread().name)
+
+    engine.submit(ask("x", 5), Quick()).future.result(WAIT_S)
+
+    assert told_on == ["ttc-engine"] * 5

@@ -61,6 +61,8 @@ _DECIMAL = re.compile(
 
 def read_number(answer: str) -> Fraction | None:
     """The exact value of an answer that is one number from end to end, and otherwise `None`."""
+    if answer.isdecimal() and answer.isascii() and len(answer) <= MAX_DIGITS:
+        return Fraction(int(answer))  # most of them, and nothing surrounds it
     return read_peeled(peel(answer))
 
 

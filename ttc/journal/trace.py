@@ -9,10 +9,10 @@ import hashlib
 import itertools
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from ttc.frozen import changed
 from ttc.journal.values import candidate_values
 from ttc.ports import Engine, Verifier
 from ttc.types import Branch, Candidate, Record, Score
@@ -100,7 +100,7 @@ class Journal:
 
     def amend(self, place: int, **changes: Any) -> None:
         """Fills in what has become known of a record."""
-        self._records[place] = replace(self._records[place], **changes)
+        self._records[place] = changed(self._records[place], **changes)
 
     def drop(self, place: int) -> None:
         """Forgets a call that never came to be: nothing was spent on it."""

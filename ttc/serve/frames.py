@@ -17,6 +17,7 @@ import orjson
 from starlette.types import Receive, Scope, Send
 
 from ttc.serve.job import Job
+from ttc.serve.news import News
 from ttc.serve.refusal import Refusal, refusal_of
 from ttc.serve.reply import Choice, choices_of, told_of, usage_of
 from ttc.serve.service import Service
@@ -58,13 +59,14 @@ class Frames:
         on_end: Callable[[list[Choice], Exception | None, float | None], None],
     ) -> None:
         self._service, self._job, self._model, self._on_end = service, job, model, on_end
-        self._news = asyncio.Event()
+        self._news = News(service.settings.heartbeat_s)
         self._pieces: deque[tuple[int, str, str]] = deque()
         self._progress: deque[dict[str, Any]] = deque(maxlen=_MAX_EVENTS)
         begun = job.root.text.rstrip().endswith("<think>")
         self._thoughts = [Thoughts(begun=begun) for _ in range(job.ask.n)]
-        self._sent = [""] * job.ask.n
-        self._named: set[int] = set()
+        self._sent: list[list[str]] = [[] for _ in range(job.ask.n)]
+        self._forms: dict[int, tuple[bytes, bytes]] = {}
+        """What stands around the text of a piece, for each choice that was named."""
         self._first: float | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -75,9 +77,9 @@ class Frames:
         tell = self._tell if at_once else None
         watch = self._watch if job.ask.ttc.events or job.ask.ttc.thinking else None
         work = asyncio.ensure_future(self._service.perform(job, tell, watch))
-        work.add_done_callback(lambda _: self._news.set())
+        work.add_done_callback(lambda _: self._news.tell())
         gone = asyncio.ensure_future(disconnected(receive))
-        gone.add_done_callback(lambda _: self._news.set())
+        gone.add_done_callback(lambda _: self._news.tell())
         choices: list[Choice] = []
         fault: Exception | None = None
         try:
@@ -91,6 +93,7 @@ class Frames:
             raise
         finally:
             gone.cancel()
+            self._news.close()
             await ended(work, job)
             self._on_end(choices, fault, self._first)
 
@@ -152,13 +155,7 @@ class Frames:
 
     async def _wait(self, gone: asyncio.Task[None]) -> bool:
         """Waits for news, as long as silence is allowed; whether there was silence."""
-        is_silent = False
-        try:
-            async with asyncio.timeout(self._service.settings.heartbeat_s):
-                await self._news.wait()
-        except TimeoutError:
-            is_silent = True
-        self._news.clear()
+        is_silent = await self._news.wait()
         if gone.done():
             raise ClientGone
         return is_silent
@@ -175,7 +172,7 @@ class Frames:
         thought, answer = self._thoughts[index].feed(piece.text)
         if answer or (thought and self._job.ask.ttc.thinking):
             self._pieces.append((index, thought, answer))
-            self._news.set()
+            self._news.tell()
 
     def _watch(self, index: int, event: Event) -> None:
         if self._job.ask.ttc.events:
@@ -183,7 +180,7 @@ class Frames:
         candidate = event.candidate
         if self._job.ask.ttc.thinking and candidate is not None and self._job.plain is None:
             self._pieces.append((index, f"{candidate.text}\n\n", ""))
-        self._news.set()
+        self._news.tell()
 
     # What is sent.
 
@@ -204,9 +201,12 @@ class Frames:
 
     def _said(self, index: int, thought: str, answer: str, **more: Any) -> bytes:
         said: dict[str, Any] = {}
-        self._sent[index] += answer
-        if index not in self._named:
-            self._named.add(index)
+        self._sent[index].append(answer)
+        form = self._forms.get(index)
+        if form is not None and answer and not (thought or more):
+            return form[0] + orjson.dumps(answer) + form[1]
+        if form is None:
+            self._forms[index] = self._form(index)
             said["role"] = "assistant"
             answer = (self._job.ask.problem.prompt or "") * self._job.ask.echo + answer
         if thought and self._job.ask.ttc.thinking and self._job.ask.endpoint == "chat":
@@ -218,18 +218,24 @@ class Frames:
         choice = {**delta(self._job, index, **said), **more}
         return _frame(chunk(self._job, self._model, [choice]))
 
+    def _form(self, index: int) -> tuple[bytes, bytes]:
+        """What stands before the text of a choice's next pieces, and after it."""
+        piece = chunk(self._job, self._model, [delta(self._job, index, content="")])
+        before, _, after = _frame(piece).rpartition(b'""')
+        return before, after
+
     def _ending(self, choices: list[Choice]) -> bytes:
         """The rest of every choice, why it ended, and what was used."""
         frames = []
         for choice in choices:
-            sent = self._sent[choice.index]
+            sent = "".join(self._sent[choice.index])
             if not choice.content.startswith(sent):
                 raise Refusal(500, "the text was revised while it was sent", code="internal_error")
             rest = choice.content[len(sent) :]
             more = {}
             if choice.tokens is not None:
                 more["logprobs"] = last_delta(self._job, choice, with_logprobs=True)["logprobs"]
-            is_first = choice.index not in self._named
+            is_first = choice.index not in self._forms
             if rest or is_first or more:
                 pieces = [rest[at : at + _PIECE] for at in range(0, len(rest), _PIECE)] or [""]
                 frames.append(self._said(choice.index, "", pieces[0], **more))

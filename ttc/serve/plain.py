@@ -59,8 +59,7 @@ class Plain(Node):
 
         async def forks() -> AsyncGenerator[Candidate, None]:
             async for candidate in candidates:
-                for _ in range(self.n):
-                    yield candidate
+                yield candidate
 
         async def draw(candidate: Candidate, index: int) -> Candidate:
             stream = scope.stream(
@@ -78,7 +77,7 @@ class Plain(Node):
             whole = told[-1].branch if told else None
             return scope.finish(candidate, whole or _cut(candidate, told))
 
-        async for drawn in scope.map(draw, forks(), ahead=None):
+        async for drawn in scope.map(draw, forks(), ahead=None, each=self.n):
             yield drawn
 
 
