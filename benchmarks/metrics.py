@@ -25,6 +25,7 @@ __all__ = [
     "maj_at_k",
     "paired_bootstrap",
     "pass_at_k",
+    "weighted_at_k",
     "wilson",
 ]
 
@@ -151,6 +152,56 @@ def best_of_k(scores: Sequence[float], correct: Sequence[bool], k: int) -> float
         total += fmean(grades) * (worth / math.comb(n, k))
         rank += len(grades)
     return total
+
+
+def weighted_at_k(
+    answers: Sequence[Hashable | None],
+    weights: Sequence[float | None],
+    correct: Sequence[bool],
+    k: int,
+    *,
+    seed: int,
+    draws: int = 1_000,
+) -> float:
+    """The chance that a weighted vote of k samples of a problem is right, without bias.
+
+    The mean over subsets of k that are drawn without replacement, since there is no closed form.
+    Answers that tie share the win. An unknown weight is 0; where all of a subset are, votes count.
+
+    Source: the vote by summed scores of Snell et al. 2024, arXiv 2408.03314, section 5.1.
+
+    Args:
+        answers: the key of each sample's answer, `None` where there is none.
+        weights: of the samples, at least 0; `None` is unknown.
+        correct: whether each sample is right.
+        k: how many vote: at most half of the samples.
+        seed: of the draws.
+        draws: how many subsets. Their spread adds `0.5 / sqrt(draws)` to a problem at most.
+    """
+    import numpy
+
+    n = _check_lengths(answers, correct)
+    _check_lengths(answers, weights)
+    if k < 1 or n < 2 * k:
+        raise ValueError(
+            f"a vote of {k} needs k >= 1 and at least {2 * k} samples of a problem, not {n}"
+        )
+    known = numpy.array([0.0 if weight is None else weight for weight in weights])
+    if not (numpy.isfinite(known).all() and (known >= 0).all()):
+        raise ValueError("a weight is a finite number of at least 0, or unknown")
+    found = [answer for answer in dict.fromkeys(answers) if answer is not None]
+    if not found:
+        return 0.0
+    member = numpy.array([[answer == one for one in found] for answer in answers], dtype=float)
+    grades = dict(zip(answers, correct, strict=True))
+    right = numpy.array([grades[one] for one in found])
+    chosen = numpy.random.default_rng(seed).random((draws, n)).argsort(axis=1)[:, :k]
+    tallies = (known[chosen][:, :, None] * member[chosen]).sum(axis=1)
+    votes = member[chosen].sum(axis=1)
+    tallies = numpy.where(tallies.any(axis=1, keepdims=True), tallies, votes)
+    leading = (tallies >= tallies.max(axis=1, keepdims=True) - _ROUNDING) & (votes > 0)
+    shares = (leading * right).sum(axis=1) / numpy.maximum(leading.sum(axis=1), 1)
+    return float(shares.mean())
 
 
 def coverage(correct: Sequence[Sequence[bool]]) -> float:

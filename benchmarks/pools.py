@@ -6,19 +6,22 @@ failures stands beside it, so that neither hides the other.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
 
 from ttc.answers import answer_key, extract_answer
 from ttc.benchmarks.harness.grading import Grades
-from ttc.benchmarks.metrics import best_of_k, coverage, maj_at_k, pass_at_k
+from ttc.benchmarks.harness.samples import Samples, classes
+from ttc.benchmarks.harness.selection import best_at, majority_at, pass_at
+from ttc.benchmarks.metrics import coverage
 from ttc.benchmarks.tasks import Task
 from ttc.errors import RecordError
 from ttc.pools import Completion, Pool
 from ttc.types import Branch, Candidate
 
-__all__ = ["Estimate", "Graded", "estimates", "graded"]
+__all__ = ["Estimate", "Graded", "estimates", "graded", "samples_of"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,20 +45,22 @@ class Estimate:
     """By problem, where the mean is over problems."""
 
 
-def graded(pool: Pool, task: Task) -> dict[str, list[Graded]]:
+def graded(pool: Pool, task: Task, grades: Grades | None = None) -> dict[str, list[Graded]]:
     """Every completion of the task's problems, graded.
 
     A failed one has no answer: what it had written is not graded.
 
+    Args:
+        pool: the completions.
+        task: the references and the grader.
+        grades: what is known already; nothing by default.
+
     Raises:
         RecordError: the pool and the task have no problem in common.
     """
-    references, grades = task.references, Grades(task)
-    formats = {problem.id: problem.answer_format for problem in task.problems}
+    references, known = task.references, grades or Grades(task)
     found = {
-        problem.id: [
-            _graded(completion, grades, formats[problem.id]) for completion in pool.of(problem.id)
-        ]
+        problem.id: [_graded(completion, known) for completion in pool.of(problem.id)]
         for problem in pool.problems
         if problem.id in references
     }
@@ -64,6 +69,12 @@ def graded(pool: Pool, task: Task) -> dict[str, list[Graded]]:
             f"the pool holds no problem of the task {task.name!r}; they are matched by their ids"
         )
     return found
+
+
+def samples_of(pool: Pool, task: Task, problem: str, grades: Grades) -> Samples:
+    """The completions of one problem as samples, with what the pool tells of their confidence."""
+    found = [_graded(completion, grades) for completion in pool.of(problem)]
+    return _samples(found, task.name, problem)
 
 
 def estimates(
@@ -79,8 +90,9 @@ def estimates(
         ks: how many completions.
         score: the column that best-of-k chooses by.
     """
-    problems = list(graded(pool, task).values())
-    every = [one for problem in problems for one in problem]
+    found = graded(pool, task)
+    problems = [_samples(mine, task.name, problem) for problem, mine in found.items()]
+    every = [one for mine in found.values() for one in mine]
     whole = [one for one in every if not one.completion.failed]
     count = len(problems)
     rows = [
@@ -88,19 +100,18 @@ def estimates(
         Estimate(name="accuracy of the completed", value=_share(whole), num_problems=count),
         Estimate(
             name="coverage",
-            value=coverage([[one.is_right for one in problem] for problem in problems]),
+            value=coverage([problem.right for problem in problems]),
             num_problems=count,
         ),
     ]
-    least = min(map(len, problems))
+    least = min(len(problem.right) for problem in problems)
     for k in ks:
         if k <= least:
-            rows.append(_mean(f"pass@{k}", [_pass_at(problem, k) for problem in problems]))
+            rows.append(_mean(f"pass@{k}", [pass_at(problem, k) for problem in problems]))
         if 2 * k <= least:
-            values = [_maj_at(problem, k) for problem in problems]
-            rows.append(_mean(f"maj@{k}", values))
+            rows.append(_mean(f"maj@{k}", [majority_at(problem, k) for problem in problems]))
         if k <= least and score is not None:
-            values = [_best_of(problem, k, score) for problem in problems]
+            values = [best_at(problem, k, score) for problem in problems]
             rows.append(_mean(f"best-of-{k} by {score}", values))
     return rows
 
@@ -113,31 +124,39 @@ def _share(completions: Sequence[Graded]) -> float:
     return fmean(one.is_right for one in completions) if completions else 0.0
 
 
-def _pass_at(problem: Sequence[Graded], k: int) -> float:
-    return pass_at_k(sum(one.is_right for one in problem), len(problem), k)
+def _samples(found: Sequence[Graded], task: str, problem: str) -> Samples:
+    columns = [_confidences(one.completion) for one in found]
+    names = sorted({name for column in columns for name in column})
+    return Samples(
+        task=task,
+        problem=problem,
+        classes=classes(one.key for one in found),
+        right=tuple(one.is_right for one in found),
+        scores={name: tuple(column.get(name) for column in columns) for name in names},
+    )
 
 
-def _maj_at(problem: Sequence[Graded], k: int) -> float:
-    keys = [one.key for one in problem]
-    return maj_at_k(keys, [one.is_right for one in problem], k)
+def _confidences(completion: Completion) -> dict[str, float | None]:
+    """The scores of a completion, and how sure its model was where the pool tells."""
+    if completion.failed:
+        return {}
+    known: dict[str, float | None] = {}
+    if completion.logprobs:
+        known["sequence_probability"] = min(1.0, math.exp(fmean(completion.logprobs)))
+    if completion.top_means:
+        known["mean_confidence"] = -fmean(completion.top_means)
+    if completion.self_certainty is not None:
+        known["self_certainty"] = completion.self_certainty
+    every = {**known, **completion.scores}
+    return {name: v if v is not None and math.isfinite(v) else None for name, v in every.items()}
 
 
-def _best_of(problem: Sequence[Graded], k: int, score: str) -> float:
-    scores = [one.completion.scores.get(score) for one in problem]
-    known = [value for value in scores if value is not None]
-    if not known:
-        raise RecordError(f"no completion of {problem[0].completion.problem!r} has a {score!r}")
-    below = min(known) - 1.0  # an unknown score is chosen last
-    values = [below if value is None else value for value in scores]
-    return best_of_k(values, [one.is_right for one in problem], k)
-
-
-def _graded(completion: Completion, grades: Grades, answer_format: str) -> Graded:
+def _graded(completion: Completion, grades: Grades) -> Graded:
     if completion.failed:
         return Graded(completion=completion, key=None, is_right=False)
     answer = extract_answer(
         completion.text,
-        answer_format,  # type: ignore[arg-type]
+        grades.format_of(completion.problem),
         finish_reason=completion.finish_reason or "stop",
     )
     candidate = Candidate(

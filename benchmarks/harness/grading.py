@@ -12,7 +12,7 @@ from threading import Lock
 
 from ttc.benchmarks.harness.results import Graded
 from ttc.benchmarks.tasks import Item, Reference, Task
-from ttc.types import Branch, Candidate
+from ttc.types import AnswerFormat, Branch, Candidate
 
 __all__ = ["Grades", "gradable"]
 
@@ -27,14 +27,18 @@ class Grades:
         """Grades of nothing yet."""
         self._task = task
         self._references = task.references
-        self._by_text = {p.id for p in task.problems if p.answer_format == "code"}
+        self._formats = {p.id: p.answer_format for p in task.problems}
         self._known: dict[tuple[str, str | None], float | None] = {}
         self._guard = Lock()
+
+    def format_of(self, problem: str) -> AnswerFormat:
+        """How the answers of a problem are read."""
+        return self._formats[problem]
 
     def of(self, problem: str, candidate: Candidate) -> float | None:
         """1 is right, 0 is wrong, `None` is undecided."""
         reference = self._references[problem]
-        said = candidate.text if problem in self._by_text else candidate.answer
+        said = candidate.text if self._formats[problem] == "code" else candidate.answer
         if said is None or not said.strip():
             return 0.0
         if candidate.status in ("failed", "cancelled"):

@@ -44,6 +44,10 @@ class Calibration:
     curve: tuple[tuple[float, float], ...]
     """Coverage, and the accuracy of what is answered there."""
 
+    def accuracy_at(self, coverage: float) -> float:
+        """The accuracy of the surest, as many as cover so much of the problems at least."""
+        return next(accuracy for answered, accuracy in self.curve if answered >= coverage - 1e-9)
+
 
 @dataclass(frozen=True, kw_only=True)
 class CellMeasures:

@@ -13,6 +13,7 @@ import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from random import Random
@@ -28,6 +29,8 @@ from ttc.benchmarks.harness.results import (
     journal_of,
     read_results,
 )
+from ttc.benchmarks.harness.samples import SampleFile
+from ttc.benchmarks.pools import samples_of
 from ttc.benchmarks.tasks import Item, Task
 from ttc.clock import SystemClock
 from ttc.engine.replay import ReplayEngine
@@ -188,6 +191,17 @@ class Evaluation:
                 first = next(missing, None)
                 if first is not None:
                     self._run_model(model, chain([first], missing), file)
+            if self._pool is not None:
+                self._grade_pool(self._pool.whole)
+
+    def _grade_pool(self, pool: Pool) -> None:
+        """Keeps the grades of all completions, whatever strategies drew of them."""
+        shard = self._options.shard
+        with SampleFile(self._folder / shard.file.replace("results", "samples")) as file:
+            for name, task in self._tasks.items():
+                mine = [p.id for p in task.problems[shard.place :: shard.count]]
+                grades = self._grades[name]
+                file.fill(name, mine, partial(samples_of, pool, task, grades=grades))
 
     def _run_model(self, model: str, jobs: Iterator[Job], file: ResultFile) -> None:
         names = {"policy": model, **self._config.roles}
@@ -302,7 +316,7 @@ class _Orders:
     """A pool, with the completions of each problem in another order for each repeat."""
 
     def __init__(self, pool: Pool, seed: int) -> None:
-        self._pool, self._seed = pool, seed
+        self.whole, self._seed = pool, seed
         self._problems = {problem.id: problem for problem in pool.problems}
         self._made: tuple[int, Engine] | None = None
 
@@ -314,14 +328,14 @@ class _Orders:
     def engine(self, repeat: int) -> Engine:
         """What draws in the order of a repeat; the first one is that of the file."""
         if self._made is None or self._made[0] != repeat:
-            pool = self._pool if repeat == 0 else self._shuffled(repeat)
+            pool = self.whole if repeat == 0 else self._shuffled(repeat)
             self._made = repeat, ReplayEngine(pool)
         return self._made[1]
 
     def _shuffled(self, repeat: int) -> Pool:
         made = []
-        for problem in self._pool.problems:
-            completions = list(self._pool.of(problem.id))
+        for problem in self.whole.problems:
+            completions = list(self.whole.of(problem.id))
             Random(derive_seed(self._seed, f"order {problem.id}", repeat)).shuffle(completions)
             made += [replace(c, index=place) for place, c in enumerate(completions)]
         return Pool(made)

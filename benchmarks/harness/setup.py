@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -95,7 +96,7 @@ def set_up(asked: Asked) -> SetUp:
         repeats=asked.repeats,
         comparisons=comparisons,
         asking=_asking(asked.asking),
-        pool=None if asked.pool is None else asked.pool.name,
+        pool=None if asked.pool is None or pool is None else _pool_name(asked.pool, pool),
     )
     return SetUp(config=config, tasks=tasks, pool=pool, left_out=left_out)
 
@@ -130,6 +131,15 @@ def parts(made: SetUp, share: float) -> tuple[SetUp, SetUp]:
         for half in halves
     )
     return first, second
+
+
+def _pool_name(path: Path, pool: Pool) -> str:
+    """A pool by its name and what is in it: one that has grown is another one."""
+    hashed = hashlib.blake2b(digest_size=6)
+    for completion in pool:
+        told = completion.key, completion.text, completion.finish_reason, completion.scores
+        hashed.update(repr(told).encode())
+    return f"{path.name}, {len(pool):,} completions, digest {hashed.hexdigest()}"
 
 
 def _limits(budget: Budget) -> dict[str, float]:

@@ -15,6 +15,7 @@ from itertools import groupby
 from statistics import fmean
 
 from ttc.benchmarks.harness.measures import BIN, RESOURCES, CellMeasures
+from ttc.benchmarks.harness.selection import Selection
 from ttc.benchmarks.report import svg
 from ttc.benchmarks.report.compare import Disagreement, Side
 from ttc.benchmarks.report.study import Study
@@ -23,11 +24,15 @@ from ttc.benchmarks.report.tables import (
     EQUAL_HEADINGS,
     HEADINGS,
     RIGHT,
+    SELECTION_HEADINGS,
+    SURE_HEADINGS,
     VERDICT_HEADINGS,
     cell_row,
     equal_row,
     percent,
+    selection_row,
     spend,
+    sure_row,
     verdict_row,
 )
 
@@ -99,6 +104,7 @@ def _group(study: Study, task: str, model: str, cells: list[CellMeasures]) -> st
     parts.append(_roles(cells))
     parts.append(_lengths(cells))
     parts.append(_calibration(cells, arms))
+    parts += [_selection(f) for f in study.selections if (f.task, f.model) == (task, model)]
     return "".join(parts)
 
 
@@ -194,15 +200,48 @@ def _calibration(cells: list[CellMeasures], arms: list[str]) -> str:
             for coverage, accuracy in sure.curve
         ]
         found.append(svg.Line(_title(cell), points, place % len(COLOURS)))
-        numbers = (f"{sure.error:.3f}", f"{sure.brier:.3f}", f"{sure.risk_coverage:.3f}")
-        rows.append((_title(cell), str(sure.num), *numbers))
-    headings = ("strategy", "outcomes", "calibration error", "Brier", "risk over coverages")
+        rows.append(sure_row(cell))
     chart = svg.lines(found, x="share of problems answered, the surest first", y="accuracy",
                       is_log=False)  # fmt: skip
     key = _key([(line.name, line.colour) for line in found])
     return f'<h3>Confidence</h3><div class="chart">{chart}{key}</div>' + _table(
-        headings, rows, ",".join(headings[1:])
+        SURE_HEADINGS, rows, ",".join(SURE_HEADINGS[1:])
     )
+
+
+def _selection(found: Selection) -> str:
+    names = list(dict.fromkeys(point.selector for point in found.results))
+    drawn = [
+        svg.Line(
+            name,
+            [
+                svg.Point(p.k, p.value, *p.interval, f"{name}, k={p.k}: {percent(p.value)}")
+                for p in found.results
+                if p.selector == name
+            ],
+            place % len(COLOURS),
+        )
+        for place, name in enumerate(names)
+    ]
+    told = (
+        f"{found.num_samples} samples of each of {found.num_problems:,} problems, by {found.source}"
+    )
+    parts = ["<h3>Chosen among k samples</h3>", f'<p class="soft">{escape(told)}.</p>']
+    if drawn:
+        chart = svg.lines(drawn, x="samples of a problem", y="accuracy")
+        key = _key([(line.name, line.colour) for line in drawn])
+        parts.append(f'<div class="chart">{chart}{key}</div>')
+    right = ",".join(SELECTION_HEADINGS[1:])
+    for kind, points in (("", found.results), ("bound", found.bounds)):
+        if points:
+            rows = [selection_row(point) for point in points]
+            parts.append(_table(SELECTION_HEADINGS, rows, right, kind=kind))
+    parts.append(
+        '<p class="soft">Means over all subsets of k, with intervals of a bootstrap over problems; '
+        "a weighted vote is a mean over 1,000 subsets. Regret is what a perfect choice among the "
+        "same samples would gain. What stands apart is that choice: a bound, and no result.</p>"
+    )
+    return "".join(parts)
 
 
 def _verdicts(study: Study) -> str:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,8 @@ from ttc.benchmarks.harness.card import CardFile
 from ttc.benchmarks.harness.config import Config, TaskFacts
 from ttc.benchmarks.harness.measures import CellMeasures, measures
 from ttc.benchmarks.harness.results import Result, read_results
+from ttc.benchmarks.harness.samples import drawn_by, read_samples
+from ttc.benchmarks.harness.selection import Selection, selection
 from ttc.benchmarks.harness.verdicts import AtEqualSpend, Verdict, at_equal_spend, verdicts
 from ttc.errors import RecordError
 
@@ -27,6 +29,8 @@ class Study:
     verdicts: tuple[Verdict, ...]
     at_equal_spend: tuple[AtEqualSpend, ...]
     card: dict[str, Any]
+    selections: tuple[Selection, ...] = ()
+    """What the samples of the pool, or of strategies that only sample, come to."""
 
     @property
     def results(self) -> list[CellMeasures]:
@@ -73,6 +77,7 @@ class Study:
             "cells": [_cell_values(cell) for cell in self.cells],
             "verdicts": [asdict(verdict) for verdict in self.verdicts],
             "at_equal_spend": [asdict(row) for row in self.at_equal_spend],
+            "selections": [asdict(found) for found in self.selections],
             "card": self.card,
         }
 
@@ -84,7 +89,18 @@ def read_study(folder: Path) -> Study:
         RecordError: it holds no evaluation, no results, or is damaged.
     """
     config = Config.read(folder)
-    return study_of(folder.name, config, read_results(folder), CardFile(folder).read())
+    study = study_of(folder.name, config, read_results(folder), CardFile(folder).read())
+    return replace(study, selections=tuple(_selections(folder, config)))
+
+
+def _selections(folder: Path, config: Config) -> Iterator[Selection]:
+    if config.pool is not None:
+        told = {"model": config.models[0], "source": f"the pool {config.pool}"}
+        yield from selection(read_samples(folder), config.seed, **told)
+        return
+    for cell, samples in drawn_by(config, read_results(folder)).items():
+        told = {"model": cell.model, "source": f"{cell.arm} @ {cell.budget}"}
+        yield from selection(samples, config.seed, **told)
 
 
 def study_of(name: str, config: Config, results: Iterable[Result], card: dict[str, Any]) -> Study:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ttc.benchmarks.harness.measures import RESOURCES, CellMeasures
+from ttc.benchmarks.harness.selection import AtK
 from ttc.benchmarks.harness.verdicts import AtEqualSpend, Verdict
 from ttc.benchmarks.report.study import Study
 
@@ -15,13 +16,18 @@ __all__ = [
     "EQUAL_HEADINGS",
     "HEADINGS",
     "RIGHT",
+    "SELECTION_HEADINGS",
+    "SURE_HEADINGS",
     "VERDICT_HEADINGS",
     "cell_row",
     "equal_row",
     "percent",
     "points",
     "rows",
+    "selection_row",
+    "selection_rows",
     "spend",
+    "sure_row",
     "verdict_row",
     "write_csv",
     "write_parquet",
@@ -63,6 +69,16 @@ EQUAL_HEADINGS = (
     "of the other",
     "difference",
     "95 % interval",
+)
+SELECTION_HEADINGS = ("chosen by", "k", "accuracy", "95 % interval", "regret")
+SURE_HEADINGS = (
+    "confidence of",
+    "outcomes",
+    "calibration error",
+    "Brier",
+    "risk over coverages",
+    "surest half",
+    "surest 80 %",
 )
 
 
@@ -137,6 +153,52 @@ def equal_row(row: AtEqualSpend) -> tuple[str, ...]:
     )
 
 
+def selection_row(point: AtK) -> tuple[str, ...]:
+    """What a table tells of a way to choose among k samples, under `SELECTION_HEADINGS`."""
+    low, high = point.interval
+    regret = "" if point.is_bound else points(point.regret).lstrip("+")
+    name = "a perfect choice, pass@k" if point.is_bound else point.selector
+    return name, str(point.k), percent(point.value), f"{100 * low:.1f} to {100 * high:.1f}", regret
+
+
+def sure_row(cell: CellMeasures) -> tuple[str, ...]:
+    """What a table tells of a confidence, under `SURE_HEADINGS`."""
+    sure = cell.calibration
+    if sure is None:
+        raise ValueError(f"{cell.cell.arm} has no confidence")
+    return (
+        f"{cell.cell.arm} @ {cell.cell.budget}",
+        f"{sure.num:,}",
+        f"{sure.error:.3f}",
+        f"{sure.brier:.3f}",
+        f"{sure.risk_coverage:.3f}",
+        percent(sure.accuracy_at(0.5)),
+        percent(sure.accuracy_at(0.8)),
+    )
+
+
+def selection_rows(study: Study) -> list[dict[str, Any]]:
+    """A flat row for each way to choose and each k: what files of tables hold."""
+    return [
+        {
+            "task": found.task,
+            "model": found.model,
+            "samples_of": found.source,
+            "num_problems": found.num_problems,
+            "num_samples": found.num_samples,
+            "selector": point.selector,
+            "k": point.k,
+            "value": point.value,
+            "low": point.interval.low,
+            "high": point.interval.high,
+            "regret": point.regret,
+            "is_bound": point.is_bound,
+        }
+        for found in study.selections
+        for point in found.points
+    ]
+
+
 def rows(study: Study) -> list[dict[str, Any]]:
     """A flat row for each cell: what files of tables hold."""
     return [_flat(cell) for cell in study.cells]
@@ -170,6 +232,8 @@ def _flat(cell: CellMeasures) -> dict[str, Any]:
         "calibration_error": None if sure is None else sure.error,
         "brier": None if sure is None else sure.brier,
         "risk_coverage": None if sure is None else sure.risk_coverage,
+        "accuracy_of_surest_half": None if sure is None else sure.accuracy_at(0.5),
+        "accuracy_of_surest_80_percent": None if sure is None else sure.accuracy_at(0.8),
         "overhead": cell.overhead,
     }
 

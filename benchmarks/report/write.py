@@ -11,7 +11,7 @@ from ttc.benchmarks.report.compare import Chosen, Disagreement, Side, disagreeme
 from ttc.benchmarks.report.figures import draw_curves
 from ttc.benchmarks.report.html import page
 from ttc.benchmarks.report.study import Study, read_study
-from ttc.benchmarks.report.tables import rows, write_csv, write_parquet
+from ttc.benchmarks.report.tables import rows, selection_rows, write_csv, write_parquet
 
 __all__ = ["Written", "write_report"]
 
@@ -50,6 +50,9 @@ def write_report(folder: Path, *, figures: bool = True) -> tuple[Study, Written]
     found = rows(study)
     write_csv(folder / "report.csv", found)
     written.paths.append(folder / "report.csv")
+    if study.selections:
+        write_csv(folder / "selection.csv", selection_rows(study))
+        written.paths.append(folder / "selection.csv")
     try:
         write_parquet(folder / "report.parquet", found)
         written.paths.append(folder / "report.parquet")

@@ -232,6 +232,10 @@ def tell_study(study: Any) -> None:
             show(table(tables.HEADINGS, bounds, right=tables.RIGHT))
         if facts.num_publicly_tested:
             say(f"{facts.num_publicly_tested} of its problems show tests of their own")
+        _tell_sure(cells, tables)
+        for found in study.selections:
+            if (found.task, found.model) == (task, model):
+                _tell_selection(found, tables)
         say("")
     if study.verdicts:
         rows = [tables.verdict_row(verdict) for verdict in study.verdicts]
@@ -241,6 +245,25 @@ def tell_study(study: Any) -> None:
         say("no comparison was named beforehand, so nothing has a verdict")
     if study.num_missing:
         say(f"{counted(study.num_missing, 'result')} missing: what stands here will change")
+
+
+def _tell_sure(cells: list[Any], tables: Any) -> None:
+    rows = [tables.sure_row(cell) for cell in cells if cell.calibration is not None]
+    if rows:
+        say("")
+        show(table(tables.SURE_HEADINGS, rows, right=",".join(tables.SURE_HEADINGS[1:])))
+
+
+def _tell_selection(found: Any, tables: Any) -> None:
+    say(f"\nchosen among k of {found.num_samples} samples, {found.source}:")
+    right = ",".join(tables.SELECTION_HEADINGS[1:])
+    results, bounds = (
+        [tables.selection_row(point) for point in points]
+        for points in (found.results, found.bounds)
+    )
+    show(table(tables.SELECTION_HEADINGS, results, right=right))
+    say("an upper bound, which chooses by the right answers, and is no result:")
+    show(table(tables.SELECTION_HEADINGS, bounds, right=right))
 
 
 def _tell_estimate(made: Any, folder: Path, rate: float | None) -> None:
