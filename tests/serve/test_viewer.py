@@ -7,9 +7,14 @@ from typing import Any
 
 import pytest
 
-from tests.serve.lab import LONG, Served, eventually, serving
+import ttc
+from tests.serve.lab import LONG, SAID, Served, eventually, serving
 from ttc.serve import Keys
+from ttc.serve.traces import Trace
+from ttc.strategies import SelfConsistency
 from ttc.testing import FakeEngine
+from ttc.view.recorder import Recorder
+from ttc.view.run import RunView
 
 SECRETS = {name: f"{name}-{name}-{name}-{name}" for name in ("alice", "bobby")}
 SPEC = "fake@self_consistency(n=3)"
@@ -31,6 +36,11 @@ def _ask(server: Served, name: str, **body: Any) -> str:
     headers = {"authorization": f"Bearer {SECRETS[name]}"}
     reply = server.post(headers=headers, **body).json()
     return str(reply["id"]).removeprefix("chatcmpl-")
+
+
+def _rows(view: RunView) -> list[dict[str, Any]]:
+    """Without the version at which each was told."""
+    return [{**row, "v": 0} for row in view.document(0)["rows"]]
 
 
 def test_a_browser_is_asked_for_a_key(served: Served) -> None:
@@ -75,6 +85,21 @@ def test_a_run_is_told_while_it_runs() -> None:
         assert "17 * 23" in listed
         assert "running" in listed
         assert reply.result().status_code == 200
+
+
+@pytest.mark.parametrize("is_watched", [True, False])
+def test_a_run_is_told_alike_whether_or_not_it_was_looked_at_before(is_watched: bool) -> None:
+    asked, strategy = ttc.Problem.ask("What is 17 * 23?"), SelfConsistency(n=3)
+    trace = Trace("run", asked, strategy, budget=ttc.Budget(), engines={"policy": "fake"})
+    outcome = ttc.solve(asked, strategy, model=FakeEngine(SAID), watch=trace, seed=1)
+    live = trace.view.document(0) if is_watched else None
+    trace.finish(outcome)
+    whole = Recorder("run", asked, strategy, engines={"policy": "fake"})
+    whole.finish(outcome)
+
+    assert live is None or (live["state"] == "running" and live["rows"])
+    assert trace.view.document(0)["state"] == trace.line.state == "finished"
+    assert _rows(trace.view) == _rows(whole)
 
 
 def test_no_more_runs_are_kept_than_was_said() -> None:

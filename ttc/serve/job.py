@@ -144,6 +144,6 @@ class Job:
         )
         outcome = await run_one(self.ask.problem, graph, self.engines, arguments, budget, None)
         self.usage += outcome.usage
-        if trace is not None:  # the reply need not wait for it
-            asyncio.get_running_loop().run_in_executor(None, trace.finish, outcome)
+        if trace is not None:
+            trace.finish(outcome)
         return outcome

@@ -105,7 +105,7 @@ class Service:
         if ask.echo and ask.logprobs is not None:
             graph = _echoing(graph, ask, root, prompt)
         limit = self._limit(ask, engines)
-        most = self._most(ask, graph, limit, _prompt_tokens(graph, ask, engines))
+        most = self._most(ask, graph, limit, _prompt_tokens(graph, ask, engines, root))
         _check_least(limit, root)
         job = Job(
             key=key,
@@ -344,15 +344,15 @@ def _overflow(message: str, ask: Ask) -> Refusal:
     return invalid(param, message, "context_length_exceeded")
 
 
-def _prompt_tokens(graph: Node, ask: Ask, engines: Mapping[str, Engine]) -> int:
-    """The tokens of the problem's prompt, for every role that reads it."""
-    roles = {"policy"}.union(*(placed.node.roles for placed in graph.walk()))
-    roots = [
+def _prompt_tokens(graph: Node, ask: Ask, engines: Mapping[str, Engine], root: Branch) -> int:
+    """The tokens of the problem's prompt, for every role that reads it; `root` is the policy's."""
+    roles = frozenset().union(*(placed.node.roles for placed in graph.walk())) - {"policy"}
+    others = [
         engines[role].root(ask.problem, role)
         for role in sorted(roles)
         if not engines[role].capabilities.reward
     ]
-    return sum(root.num_tokens for root in roots)
+    return sum(one.num_tokens for one in (root, *others))
 
 
 def _check_least(limit: Budget, root: Branch) -> None:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
+import threading
+from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from time import monotonic
 from typing import TYPE_CHECKING
 
 from ttc.graph import Node
 from ttc.ports import Engine
 from ttc.serve.keys import Key
-from ttc.types import Budget, Outcome, Problem
+from ttc.types import Budget, Event, Outcome, Problem
 from ttc.view import RunLine
 from ttc.view.recorder import Recorder
+from ttc.view.run import RunView
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -21,29 +25,68 @@ __all__ = ["Trace", "Traces"]
 _SHOWN = 200
 
 
-class Trace(Recorder):
-    """One run of a request: pass it as `watch=`, and its outcome to `finish`."""
+class Trace:
+    """One run of a request: pass it as `watch=`, and its outcome to `finish`.
 
-    outcome: Outcome | None = None
-    """What it came to, once it has ended."""
+    What the page reads is made once somebody looks; until then its events are kept as they are.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        problem: Problem,
+        strategy: Node,
+        *,
+        budget: Budget,
+        engines: Mapping[str, str],
+    ) -> None:
+        self.outcome: Outcome | None = None
+        """What it came to, once it has ended."""
+        self._name, self._problem, self._strategy = name, problem, strategy
+        self._make = partial(
+            Recorder, name, problem, strategy, budget=budget, engines=engines, now=lambda: self._at
+        )
+        self._lock = threading.Lock()
+        self._told: deque[tuple[float, Event]] = deque()
+        self._recorder: Recorder | None = None
+        self._at = monotonic()
+        self._is_whole = False
+
+    def __call__(self, event: Event) -> None:
+        """Takes an event of the run. Any thread may call it."""
+        self._told.append((monotonic(), event))
 
     def finish(self, outcome: Outcome) -> None:
         """Takes what the run came to."""
-        super().finish(outcome)
         self.outcome = outcome
+        self._told = deque()  # the outcome tells it all
+
+    @property
+    def view(self) -> RunView:
+        """What the page reads."""
+        with self._lock:
+            recorder = self._recorder = self._recorder or self._make()
+            told = self._told
+            while told:
+                self._at, event = told.popleft()
+                recorder(event)
+            if self.outcome is not None and not self._is_whole:
+                recorder.finish(self.outcome)
+                self._is_whole = True
+            return recorder
 
     @property
     def line(self) -> RunLine:
         """What the list of runs tells of it."""
-        asked, outcome = self._facts["problem"], self.outcome
-        question = str(asked["prompt"] or asked["messages"][-1]["content"])
+        asked, outcome = self._problem, self.outcome
+        question = asked.prompt if asked.prompt is not None else asked.messages[-1].content
         return RunLine(
-            name=self.name,
-            state=self.state,
+            name=self._name,
+            state="running" if outcome is None else "finished",
             question=question[:_SHOWN],
             answer=None if outcome is None else (outcome.answer or "")[:_SHOWN] or None,
             tokens=None if outcome is None else outcome.usage.tokens,
-            strategy=str(self._facts.get("strategy", ""))[:_SHOWN],
+            strategy=repr(self._strategy)[:_SHOWN],
         )
 
 
@@ -85,6 +128,7 @@ class Traces:
         own = self._runs.get(self._key_of(request).name, OrderedDict())
         return [trace.line for trace in reversed(list(own.values()))]
 
-    def view(self, request: Request, name: str) -> Trace | None:
+    def view(self, request: Request, name: str) -> RunView | None:
         """One of them."""
-        return self._runs.get(self._key_of(request).name, OrderedDict()).get(name)
+        trace = self._runs.get(self._key_of(request).name, OrderedDict()).get(name)
+        return None if trace is None else trace.view
