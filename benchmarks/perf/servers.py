@@ -1,35 +1,36 @@
-"""What the engine of servers costs beside its HTTP client, and what prefix-affine routing saves.
+"""What the engine of servers costs beside a bare HTTP client.
 
-Run as `python benchmarks/perf/servers.py [--json PATH] [--calls N]`.
+Run as `python benchmarks/perf/servers.py [--json PATH] [--calls N] [--rounds N]`.
 
-The server is the scripted one, in a process of its own. The bare client is the HTTP client that the
-engine is built on, with the same requests; it reads every byte and decodes nothing. Processor time
-is that of this process alone. Routing is measured on two servers that count the words of prompts
-that their caches do not hold: samples of one problem at a time, first with all calls of a problem
-at one server, and then in turn.
+The server is the scripted one, in a process of its own, and processor time is that of this process
+alone. Two clients without an engine send the same requests, made beforehand, read every byte and
+decode nothing: `httpx`, a pooled client as the API's own one has it, and `connections`, the
+engine's own. In each round all three take turns, each round in another order; what is told is the
+median of the rounds' differences and ratios, so that a machine that is busy for a while moves none.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Coroutine, Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import replace
-from itertools import count
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
+from statistics import median
 from typing import Any, NamedTuple
 
 from ttc.benchmarks.results import write_result
 from ttc.engine.openai import OpenAIEngine, Report, Service
 from ttc.engine.openai.bodies import body_of
+from ttc.engine.openai.connection import Connection
 from ttc.engine.openai.engine import http_client
+from ttc.engine.openai.routes import Route
+from ttc.engine_call import deliver
 from ttc.ports import Request
-from ttc.testing.openai_server import OpenAIServer
 from ttc.types import Branch, Problem, Sampling
 
 __all__ = ["main"]
@@ -41,11 +42,13 @@ with OpenAIServer("The answer is 391.", latency=float(sys.argv[1])) as server:
     print(server.url, flush=True)
     sys.stdin.read()
 """
+PATH = "/chat/completions"
 REPORT = Report(kind="vllm", tells_usage=True, seed=True)
 MOST_MICROSECONDS = 150.0
 LEAST_THROUGHPUT = 0.95
-ROUNDS = 3
+LATENCY = 0.02
 Ask = Callable[[int], Coroutine[Any, Any, None]]
+Rows = list[dict[str, str | int | float | bool | None]]
 
 
 class Cost(NamedTuple):
@@ -67,7 +70,8 @@ def served(latency: float) -> Iterator[str]:
 
 
 async def drive(ask: Ask, *, calls: int, concurrency: int) -> Cost:
-    """So many calls, so many of them at once."""
+    """What so many calls take, so many of them at once, after the connections were made."""
+    await asyncio.gather(*map(ask, range(concurrency)))
     places, began, processor = iter(range(calls)), time.perf_counter(), time.process_time()
 
     async def work() -> None:
@@ -84,126 +88,125 @@ def request(engine: OpenAIEngine, seed: int) -> Request:
     return Request(branch=root, max_tokens=16, sampling=Sampling(), seed=seed << 20)
 
 
-async def bare(service: Service, *, calls: int, concurrency: int) -> Cost:
-    """The HTTP client alone."""
+def content(engine: OpenAIEngine, seed: int) -> bytes:
+    """The same call as the engine writes it."""
+    return body_of(request(engine, seed), "fake", REPORT)[1]
+
+
+async def httpx(service: Service, *, calls: int, concurrency: int) -> Cost:
+    """The HTTP client that most clients of the API are built on."""
     client, engine = http_client(service, service.urls[0]), OpenAIEngine(service, REPORT)
     client.timeout = None  # a thousand connections at once may take a while
+    url, bodies = service.urls[0] + PATH, [content(engine, seed) for seed in range(calls)]
 
     async def ask(place: int) -> None:
-        path, body = body_of(request(engine, place), "fake", REPORT)
-        content = json.dumps(body).encode()
-        async with client.stream("POST", service.urls[0] + path, content=content) as answer:
+        async with client.stream("POST", url, content=bodies[place]) as answer:
             async for _ in answer.aiter_raw():
                 pass
 
-    await drive(ask, calls=concurrency, concurrency=concurrency)  # connections are made
     cost = await drive(ask, calls=calls, concurrency=concurrency)
     await client.aclose()
+    return cost
+
+
+async def connections(service: Service, *, calls: int, concurrency: int) -> Cost:
+    """The connections that the engine is built on."""
+    engine, url = OpenAIEngine(service, REPORT), service.urls[0]
+    route = Route(url, partial(Connection, url, None))
+    bodies = [content(engine, seed) for seed in range(calls)]
+
+    async def ask(place: int) -> None:
+        with route.connection() as own:
+            await own.open(service.silence)
+            await own.ask(PATH, engine.headers, bodies[place], service.silence)
+            while await own.piece(service.silence):
+                pass
+
+    cost = await drive(ask, calls=calls, concurrency=concurrency)
+    route.close()
     return cost
 
 
 async def adapter(service: Service, *, calls: int, concurrency: int) -> Cost:
     """The engine."""
     engine = OpenAIEngine(service, REPORT)
-    engine.timeouts = {}
+    requests = [request(engine, seed) for seed in range(calls)]
+
+    loop = asyncio.get_running_loop()
 
     async def ask(place: int) -> None:
-        await asyncio.wrap_future(engine.submit(request(engine, place)).future)
+        arrival: asyncio.Future[Branch] = loop.create_future()
+        engine.submit(requests[place]).future.add_done_callback(deliver(loop, arrival))
+        await arrival
 
-    await drive(ask, calls=concurrency, concurrency=concurrency)
     cost = await drive(ask, calls=calls, concurrency=concurrency)
     await asyncio.to_thread(engine.close)
     return cost
 
 
-def compare(latency: float, *, calls: int, concurrency: int) -> tuple[Cost, Cost]:
-    """The bare client and the engine, the best of some rounds each, in turn."""
+KINDS = (httpx, connections, adapter)
+
+
+def compare(latency: float, *, calls: int, concurrency: int, rounds: int) -> dict[str, list[Cost]]:
+    """What each of them takes, in each round."""
+    costs: dict[str, list[Cost]] = {kind.__name__: [] for kind in KINDS}
     with served(latency) as url:
         service = Service(model="fake", urls=(url,), concurrency=concurrency, key="")
-        rounds = []
-        for _ in range(ROUNDS):
-            given: dict[str, Any] = {"calls": calls, "concurrency": concurrency}
-            rounds.append(
-                (asyncio.run(bare(service, **given)), asyncio.run(adapter(service, **given)))
-            )
-    first, second = zip(*rounds, strict=True)
-    return min(first), min(second)
+        for place in range(rounds):
+            for turn in range(len(KINDS)):
+                kind = KINDS[(place + turn) % len(KINDS)]
+                cost = asyncio.run(kind(service, calls=calls, concurrency=concurrency))
+                costs[kind.__name__].append(cost)
+    return costs
 
 
-class InTurn(OpenAIEngine):
-    """The engine with each call at the next server, whatever its prompt."""
-
-    def __init__(self, service: Service, report: Report) -> None:
-        super().__init__(service, report)
-        self._turn = count()
-
-    def routes(self) -> Any:
-        """Routes that go by the call and not by its prompt."""
-        routes = super().routes()
-        routes.order = self._next  # type: ignore[method-assign]
-        return routes
-
-    def _next(self, beginning: str) -> Any:
-        order = super().routes().all
-        first = next(self._turn) % len(order)
-        return (*order[first:], *order[:first])
+def beside(costs: dict[str, list[Cost]], bare: str, calls: int) -> tuple[int, int]:
+    """Microseconds of a call: the bare client's, and the engine's beside them."""
+    pairs = list(zip(costs[bare], costs["adapter"], strict=True))
+    own = [client.processor for client, _ in pairs]
+    more = [engine.processor - client.processor for client, engine in pairs]
+    return round(1e6 * median(own) / calls), round(1e6 * median(more) / calls)
 
 
-def routed(kind: type[OpenAIEngine], *, problems: int, samples: int) -> tuple[int, float]:
-    """The words that two servers prefill, and the seconds that it takes."""
-    with ExitStack() as stack:
-        servers = [stack.enter_context(OpenAIServer("so", latency=0.002)) for _ in range(2)]
-        urls = tuple(server.url for server in servers)
-        engine = kind(Service(model="fake", urls=urls, key=""), REPORT)
-
-        async def ask(place: int) -> None:
-            text = f"Problem {place // samples}: " + "read this sentence with care " * 60
-            root = engine.root(Problem.ask(text), "policy")
-            asked = replace(request(engine, place), branch=root)
-            result: Branch = await asyncio.wrap_future(engine.submit(asked).future)
-            assert result.text == "so"
-
-        cost = asyncio.run(drive(ask, calls=problems * samples, concurrency=samples))
-        engine.close()
-        return sum(server.prefilled for server in servers), cost.seconds
+def measured(costs: dict[str, list[Cost]], calls: int, where: str, *, is_bound: bool) -> Rows:
+    """The rows of one comparison."""
+    rows: Rows = []
+    for bare in ("httpx", "connections"):
+        own, more = beside(costs, bare, calls)
+        target = MOST_MICROSECONDS if is_bound else None
+        rows += [
+            {"name": f"{where}: {bare}, a call", "value": own, "unit": "us", "target": None},
+            {"name": f"{where}: beside {bare}", "value": more, "unit": "us", "target": target},
+        ]
+        ratios = [
+            client.seconds / engine.seconds
+            for client, engine in zip(costs[bare], costs["adapter"], strict=True)
+        ]
+        least = None if is_bound else LEAST_THROUGHPUT
+        name, value = f"{where}: throughput, of {bare}", round(median(ratios), 3)
+        rows.append({"name": name, "value": value, "unit": "", "target": least})
+    rate = calls / median([cost.seconds for cost in costs["adapter"]])
+    rows.append({"name": f"{where}: calls", "value": round(rate), "unit": "1/s", "target": None})
+    return rows
 
 
 def main() -> None:
     """Measures, prints, and writes the table where it is asked to."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--json", type=Path)
-    parser.add_argument("--calls", type=int, default=4000)
+    parser.add_argument("--calls", type=int, default=2000)
+    parser.add_argument("--rounds", type=int, default=7)
     asked = parser.parse_args()
-    rows: list[dict[str, str | int | float | bool | None]] = []
-
-    def row(name: str, value: float, unit: str, target: float | None = None) -> None:
-        rows.append({"name": name, "value": value, "unit": unit, "target": target})
-        print(f"{name:<52}{value:>12} {unit}", flush=True)
-
-    client, engine = compare(0.0, calls=asked.calls, concurrency=64)
-    over = 1e6 * (engine.processor - client.processor) / asked.calls
-    row("64 at once: processor time of the bare client", each(client, asked.calls), "us")
-    row("64 at once: processor time beside it", round(over), "us", MOST_MICROSECONDS)
-    client, engine = compare(0.02, calls=2 * asked.calls, concurrency=1000)
-    share = round(client.seconds / engine.seconds, 3)
-    row("1,000 at once: calls of the bare client", round(2 * asked.calls / client.seconds), "1/s")
-    row("1,000 at once: throughput of it", share, "of the bare client", LEAST_THROUGHPUT)
-    row("1,000 at once: processor time of the bare client", each(client, 2 * asked.calls), "us")
-    over = 1e6 * (engine.processor - client.processor) / (2 * asked.calls)
-    row("1,000 at once: processor time beside it", round(over), "us")
-    affine, seconds = routed(OpenAIEngine, problems=24, samples=8)
-    in_turn, more = routed(InTurn, problems=24, samples=8)
-    row("two servers, prefix-affine: words prefilled", affine, "")
-    row("two servers, in turn: words prefilled", in_turn, "")
-    row("prefix-affine: words prefilled", round(affine / in_turn, 3), "of those in turn")
-    row("prefix-affine: time", round(seconds / more, 3), "of that in turn")
+    rows: Rows = []
+    for latency, concurrency in ((0.0, 64), (LATENCY, 1000)):
+        calls = max(asked.calls, 2 * concurrency)
+        costs = compare(latency, calls=calls, concurrency=concurrency, rounds=asked.rounds)
+        where = f"{concurrency:,} at once, {1000 * latency:.0f} ms"
+        rows += measured(costs, calls, where, is_bound=not latency)
+    for row in rows:
+        print(f"{row['name']:<52}{row['value']:>12} {row['unit']}")
     if asked.json is not None:
         write_result(asked.json, command=["python", *sys.argv], rows=rows, seed=0)
-
-
-def each(cost: Cost, calls: int) -> int:
-    """Microseconds of processor time of a call."""
-    return round(1e6 * cost.processor / calls)
 
 
 if __name__ == "__main__":

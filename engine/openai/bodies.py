@@ -25,6 +25,7 @@ __all__ = ["beginning_of", "body_of", "constrained", "prompt_text", "short_seed"
 
 _EXTENSIONS = ("top_k", "min_p", "repetition_penalty")
 """What OpenAI's own API does not know of a `Sampling`."""
+_RAW = '{"prompt":'
 _SEED_BITS = 53
 """What survives in every server's JSON."""
 
@@ -78,8 +79,8 @@ def beginning_of(branch: Branch) -> str:
     return text if end < 0 else text[:end]
 
 
-def body_of(request: Request, model: str, report: Report) -> tuple[str, dict[str, Any]]:
-    """The path and the body of a request.
+def body_of(request: Request, model: str, report: Report) -> tuple[str, bytes]:
+    """The path and the body of a request, which begins with the prompt as it is.
 
     Raises:
         EngineError: it asks for what the server cannot do, or was not found to do.
@@ -90,11 +91,9 @@ def body_of(request: Request, model: str, report: Report) -> tuple[str, dict[str
             f"{model} is asked by texts, which it does not go on with; run what forks or continues "
             "a text on an engine with the capability tokens"
         )
-    asked = json.loads(root.text)
-    sampling = request.sampling
+    is_chat, sampling = not root.text.startswith(_RAW), request.sampling
     body = {
         "model": model,
-        **asked,
         report.length_field: request.max_tokens,
         "temperature": sampling.temperature,
         "seed": short_seed(request.seed),
@@ -105,14 +104,14 @@ def body_of(request: Request, model: str, report: Report) -> tuple[str, dict[str
         del body["stream_options"]
     body |= _filters(sampling, model, report)
     if report.logprobs:
-        is_chat = "messages" in asked
         own = {"logprobs": True, "top_logprobs": sampling.logprobs}
         body |= own if is_chat else {"logprobs": sampling.logprobs}
     if request.until:
         body["stop"] = _stops(request.until, model)
     if sampling.constraint is not None:
         body |= constrained(sampling.constraint, report)
-    return ("/chat/completions" if "messages" in asked else "/completions"), body
+    whole = f"{root.text[:-1]}, {_json(body)[1:]}"
+    return ("/chat/completions" if is_chat else "/completions"), whole.encode()
 
 
 def short_seed(seed: int) -> int:

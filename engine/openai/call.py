@@ -7,30 +7,34 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import secrets
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from contextlib import aclosing, suppress
-from typing import TYPE_CHECKING, Any
+from contextlib import suppress
+from itertools import count
+from typing import TYPE_CHECKING
 
 from ttc.engine.openai.bodies import beginning_of, body_of
 from ttc.engine.openai.failures import Failure, Refused, Unknown, failure_of
 from ttc.engine.openai.frames import MOST_BYTES, Frames
 from ttc.engine.openai.replies import Reply
+from ttc.engine.openai.service import CONNECT_S
 from ttc.errors import EngineError
 from ttc.types import Branch, Chunk, Usage
 
 if TYPE_CHECKING:
+    from ttc.engine.openai.connection import Connection
     from ttc.engine.openai.engine import OpenAIEngine
     from ttc.engine.openai.routes import Route, Routes
     from ttc.ports import Request
 
 __all__ = ["Call"]
 
+_SECRET, _COUNT = secrets.token_hex(12), count()
 _DRAINED_S = 1.0
 """How long a stream may stay open after its last event."""
-_MOST_OF_A_FAULT = 1_000_000
 
 
 class Call:
@@ -54,15 +58,14 @@ class Call:
         Raises:
             EngineError: it asks for what the server cannot do.
         """
-        self._path, body = body_of(request, engine.name, engine.report)
-        self._body = json.dumps(body, ensure_ascii=False).encode()
+        self._path, self._body = body_of(request, engine.name, engine.report)
         self.future: Future[Branch] = Future()
         self._engine, self._service, self._request = engine, engine.service, request
         self._loop = loop
-        self._key = secrets.token_hex(16)  # the same for all attempts
+        self._key = f"{_SECRET}-{os.getpid():x}-{next(_COUNT):x}"  # the same for all attempts
         self._on_chunk = on_chunk
         self._reply = Reply(request, on_chunk)
-        self._is_sent = False
+        self._is_sent = self._may_be_done = False
         self._lock = threading.Lock()
         self._is_over = False
         self._produced = 0
@@ -156,6 +159,7 @@ class Call:
             await self._ask(route)
             routes.well(route)
         except Failure as failure:
+            self._may_be_done |= isinstance(failure, Unknown)
             if failure.again or isinstance(failure, Unknown):
                 routes.rest(route, failure.after)
             raise
@@ -163,53 +167,46 @@ class Call:
             routes.leave(route)
 
     async def _ask(self, route: Route) -> None:
-        import httpx2
-
         self._reply = Reply(self._request, self._on_chunk, after=self._reply)
         headers = [*self._engine.headers, ("idempotency-key", self._key)]
-        request = httpx2.Request(
-            "POST",
-            route.url + self._path,
-            content=self._body,
-            headers=headers,
-            extensions=self._engine.timeouts,
-        )
-        self._is_sent = True
-        try:
-            with route.connection() as transport:
-                async with aclosing(await transport.handle_async_request(request)) as answer:
-                    if answer.status_code != 200:
-                        raise await _fault(answer)
-                    await self._read(answer)
-        except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout) as error:
-            self._is_sent = False
-            said = f"{route.url} cannot be reached: {error!r:.200}"
-            raise Refused(said, again=True) from None
-        except httpx2.TimeoutException:
-            silence = self._service.silence
-            raise Unknown(f"the server said nothing for {silence:g} seconds") from None
-        except (httpx2.HTTPError, OSError) as error:
-            raise Unknown(f"the connection broke: {error!r:.200}") from None
-        except Refused:
-            self._is_sent = False
-            raise
+        silence = self._service.silence
+        with route.connection() as connection:
+            await connection.open(CONNECT_S)
+            self._is_sent = True
+            try:
+                status, told = await connection.ask(self._path, headers, self._body, silence)
+                if status != 200:
+                    said, code = _fault(await self._whole(connection))
+                    raise failure_of(status, told, said, code=code)
+                await self._read(connection, told)
+            except Refused:
+                self._is_sent = self._may_be_done
+                raise
 
-    async def _read(self, answer: Any) -> None:
-        if answer.headers.get("content-encoding", "identity") != "identity":
+    async def _read(self, connection: Connection, told: Mapping[str, str]) -> None:
+        if told.get("content-encoding", "identity") != "identity":
             raise Unknown("the server compressed its reply, unasked")
-        if answer.headers.get("content-type", "").startswith("application/json"):
-            self._reply.take(await _whole(answer, MOST_BYTES))  # it does not stream
+        if told.get("content-type", "").startswith("application/json"):
+            self._reply.take(await self._whole(connection))  # it does not stream
             self._done()
             return
-        frames, pieces = Frames(), aiter(answer.stream)
-        async for piece in pieces:
+        frames = Frames()
+        while piece := await connection.piece(self._service.silence):
             for event in frames.feed(piece):
                 if event.strip() == b"[DONE]":
                     self._done()
-                    await _drain(pieces)
+                    await _drain(connection)
                     return
                 self._reply.take(event)
         self._done()  # some servers close the stream instead
+
+    async def _whole(self, connection: Connection) -> bytes:
+        body = bytearray()
+        while piece := await connection.piece(self._service.silence):
+            body += piece
+            if len(body) > MOST_BYTES:
+                raise Unknown(f"the server sent more than {MOST_BYTES:,} bytes")
+        return bytes(body)
 
     def _done(self) -> None:
         """Gives the whole reply to who waits."""
@@ -220,7 +217,7 @@ class Call:
             self.future.set_result(segment)
 
     def _fail(self, error: EngineError) -> None:
-        if isinstance(error, Unknown):
+        if isinstance(error, Unknown) or self._may_be_done:  # by an attempt before
             error.output_tokens = self._request.max_tokens
         key = self._service.key
         if key and key in str(error):
@@ -230,31 +227,20 @@ class Call:
             self.future.set_exception(error)
 
 
-async def _whole(answer: Any, most: int) -> bytes:
-    body = bytearray()
-    async for piece in answer.stream:
-        body += piece
-        if len(body) > most:
-            raise Unknown(f"the server sent more than {most:,} bytes")
-    return bytes(body)
-
-
-async def _drain(pieces: Any) -> None:
+async def _drain(connection: Connection) -> None:
     """Reads what a server sends after its last event, so that the connection can be used again."""
     with suppress(Exception):  # the call has its result
         async with asyncio.timeout(_DRAINED_S):
-            async for _ in pieces:
+            while await connection.piece(_DRAINED_S):
                 pass
 
 
-async def _fault(answer: Any) -> EngineError:
-    """What an answer means that is no success."""
-    said, code = (await _whole(answer, _MOST_OF_A_FAULT)).decode("utf-8", "replace"), ""
-    try:
+def _fault(answer: bytes) -> tuple[str, str]:
+    """What an answer says that is no success, and the server's name of it."""
+    said, code = answer.decode("utf-8", "replace"), ""
+    with suppress(ValueError, AttributeError):
         error = json.loads(said)
         error = error.get("error", error)
         code = str(error.get("code") or error.get("type") or "")
         said = str(error.get("message", said))
-    except (ValueError, AttributeError):
-        pass
-    return failure_of(answer.status_code, answer.headers, said, code=code)
+    return said, code

@@ -65,10 +65,7 @@ class Reply:
         Raises:
             Unknown: it is no event of the API, or says that the call has failed.
         """
-        try:
-            event = json.loads(data)
-        except ValueError:
-            raise Unknown(f"the server sent no JSON: {data[:80]!r}") from None
+        event = _json(data)
         if not isinstance(event, dict):
             raise Unknown(f"the server sent {str(event)[:80]!r}, which is no object")
         if event.get("error"):
@@ -195,6 +192,19 @@ class Reply:
     def charged(self) -> int:
         """What a call that has ended is charged."""
         return self._request.max_tokens if self.length is None else self.length
+
+
+def _json(data: bytes) -> Any:
+    import orjson
+
+    try:
+        return orjson.loads(data)
+    except ValueError:  # some servers write NaN, or one half of a surrogate pair
+        pass
+    try:
+        return json.loads(data)
+    except ValueError:
+        raise Unknown(f"the server sent no JSON: {data[:80]!r}") from None
 
 
 def _holds(constraint: Constraint | None, text: str) -> bool:

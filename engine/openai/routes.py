@@ -36,8 +36,7 @@ class Route:
 
         Args:
             url: its base URL.
-            connect: makes an HTTP transport of one connection. A pool of many looks through all of
-                them for each request, which costs more than everything else together.
+            connect: makes a connection, which nobody has opened.
         """
         self.url, self._connect = url, connect
         self._idle: list[Any] = []
@@ -52,17 +51,20 @@ class Route:
 
     @contextmanager
     def connection(self) -> Iterator[Any]:
-        """A transport that nobody else uses meanwhile; of those that are idle the latest."""
-        transport = self._idle.pop() if self._idle else self._connect()
+        """One that nobody else uses meanwhile; of those that are idle the latest."""
+        connection = self._idle.pop() if self._idle else self._connect()
         try:
-            yield transport
+            yield connection
         finally:
-            self._idle.append(transport)
+            if connection.is_idle:
+                self._idle.append(connection)
+            else:
+                connection.close()
 
-    async def close(self) -> None:
+    def close(self) -> None:
         """Closes the connections that are idle."""
         while self._idle:
-            await self._idle.pop().aclose()
+            self._idle.pop().close()
 
 
 class Routes:

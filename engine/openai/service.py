@@ -8,7 +8,10 @@ from urllib.parse import urlsplit
 
 from ttc.errors import EngineError
 
-__all__ = ["Service", "named"]
+__all__ = ["CONNECT_S", "Service", "named"]
+
+CONNECT_S = 10.0
+"""How long a server may take to accept a connection."""
 
 _KEY = "OPENAI_API_KEY"
 _URL = "OPENAI_BASE_URL"

@@ -162,6 +162,16 @@ def test_a_server_that_knows_the_key_is_asked_again() -> None:
     assert outcome.usage.output_tokens == 4
 
 
+def test_what_an_attempt_before_may_have_done_is_charged() -> None:
+    """PX-05: taken and billed; asked again under its key, the server refuses. It was paid once."""
+    server = {"fault": faulty(Fault(hang=30), Fault(status=400)), "deduplicates": True}
+    with served(server=server, silence=0.2, deduplicates=True) as (engine, there):
+        outcome = solve(engine, "sample(n=1, max_tokens=16) >> vote()")
+
+    assert len(there.asked) == 2
+    assert outcome.usage.output_tokens == 16
+
+
 def test_pieces_of_two_attempts_join_to_one_text() -> None:
     server = {"fault": faulty(Fault(cut_after=3)), "deduplicates": True}
     chunks: list[Chunk] = []

@@ -63,6 +63,12 @@ def test_usage_below_the_tokens_that_were_told_is_unknown() -> None:
     assert reply(said("ab", "stop", logprobs=told), used(1)).segment().length is None
 
 
+@pytest.mark.parametrize("odd", [float("-inf"), float("nan")])
+def test_numbers_that_json_does_not_have_are_read_all_the_same(odd: float) -> None:
+    """Some servers write them beside a text."""
+    assert reply(said("ab", "stop", odd=odd)).segment().text == "ab"
+
+
 def test_an_empty_reply_is_whole() -> None:
     segment = reply(said("", "stop"), used(0)).segment()
 
