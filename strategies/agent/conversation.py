@@ -29,9 +29,11 @@ from ttc.tool_calls import BadCall, Call, Form, form_of
 from ttc.tools import Tool, schema_of
 from ttc.types import Branch, Message, Problem, ToolCall
 
-__all__ = ["Conversation", "said"]
+__all__ = ["Conversation"]
 
-OBSERVATION = "Observation:"
+_OBSERVATION = "Observation:"
+_NEXT_LINE = f"\n{_OBSERVATION}"
+"""What ends a turn of ReAct. No JSON text can hold it."""
 _SIGN = hashlib.blake2b(b"the end of a turn", digest_size=8).hexdigest()
 _MARK = re.compile(
     r"<(?=/?(?:tool_call|tool_response|tools|think|function|parameter)\b)"
@@ -102,12 +104,12 @@ class Conversation:
     @property
     def until(self) -> tuple[str, ...]:
         """What ends a turn beside the model's own end."""
-        return (OBSERVATION,) if self.form == "react" else ()
+        return (_NEXT_LINE,) if self.form == "react" else ()
 
     @property
-    def opening(self) -> str | None:
-        """What stands before the JSON of a call, where that can be told beforehand."""
-        return {"hermes": "<tool_call>", "react": "Action Input:"}.get(self.form)
+    def is_thinking(self) -> bool:
+        """Whether the template opens a thought, in which a turn begins."""
+        return self.prompt.text.rstrip().endswith("<think>")
 
     def answered(
         self,
@@ -135,7 +137,7 @@ class Conversation:
         if is_last:
             last = replace(turns[-1], content=f"{turns[-1].content}\n\n{_NO_MORE}")
             turns = (*turns[:-1], last)
-        history = (*before, Message(role="assistant", content=said(branch)), *turns)
+        history = (*before, Message(role="assistant", content=branch.text), *turns)
         if branch.token_ids is None:
             whole = replace(self.problem, messages=(*self.problem.messages, *history))
             return self.scope.prompt(whole, self.role), history
@@ -146,7 +148,7 @@ class Conversation:
     def _results(self, results: Sequence[tuple[Call, str]]) -> tuple[Message, ...]:
         """What came of calls, as messages."""
         if self.form == "react":
-            return (Message(role="user", content=f"{OBSERVATION} {_in_line(results)}"),)
+            return (Message(role="user", content=f"{_OBSERVATION} {_in_line(results)}"),)
         return tuple(
             Message(role="tool", content=_as_data(text), tool_call_id=_id_of(call, n))
             for n, (call, text) in enumerate(results)
@@ -154,9 +156,11 @@ class Conversation:
 
     def _line_after(self, branch: Branch, text: str, *, is_last: bool) -> Branch:
         """ReAct: the observation, behind its label, which the model wrote or not."""
-        has_label = branch.stop_reason == OBSERVATION
+        has_label = branch.stop_reason == _NEXT_LINE
+        if isinstance(branch.stop_reason, int):  # the turn goes on, so its end token is left out
+            branch = self.scope.cut(branch, branch.num_tokens - 1)
         end = f"Thought: {_NO_MORE}\nFinal Answer:" if is_last else ""
-        label = "" if has_label else f"\n{OBSERVATION}"
+        label = "" if has_label else _NEXT_LINE
         return self.scope.append(branch, f"{label} {text}\n{end}")
 
     def _turns_after(self, branch: Branch, turns: tuple[Message, ...]) -> Branch:
@@ -188,18 +192,6 @@ class Conversation:
         if not before.text.startswith(self.prompt.text):
             raise _rewrites()
         return before
-
-
-def said(branch: Branch) -> str:
-    """What the model has said in its turn, in however many calls."""
-    segments = []
-    segment: Branch | None = branch
-    while segment is not None and segment.call is not None:
-        segments.append(segment)
-        segment = segment.parent
-    ends = [part.stop_reason if isinstance(part.stop_reason, str) else "" for part in segments]
-    texts = [part.text + end for part, end in zip(segments[1:], ends[1:], strict=True)]
-    return "".join([*reversed(texts), branch.text])
 
 
 def _native_form(
