@@ -24,6 +24,7 @@ __all__ = [
     "join_deltas",
     "read_arguments",
     "short",
+    "spelt",
     "unique",
     "unread",
     "value_at",
@@ -78,6 +79,13 @@ def canonical(call: ToolCall, *, ignoring: Collection[str] = ()) -> str:
     """
     given = {key: value for key, value in call.arguments.items() if key not in ignoring}
     return json.dumps([call.name, _plain(given)], sort_keys=True, separators=(",", ":"))
+
+
+def spelt(call: Call) -> str:
+    """A call between tags, as Hermes writes it. One that cannot be read cannot be so there, too."""
+    given = call.text if isinstance(call, BadCall) else dict(call.arguments)
+    fields = {"name": call.name, "arguments": given} | ({"id": call.id} if call.id else {})
+    return f"<tool_call>\n{json.dumps(fields, ensure_ascii=False)}\n</tool_call>"
 
 
 def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

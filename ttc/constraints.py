@@ -18,9 +18,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ttc.call_grammars import call_grammar
 from ttc.schemas import check_schema, expanded_size
 
-__all__ = ["Choice", "Constraint", "Pattern", "Schema", "constraint_of", "constraint_values"]
+__all__ = [
+    "Calls",
+    "Choice",
+    "Constraint",
+    "Pattern",
+    "Schema",
+    "constraint_of",
+    "constraint_values",
+]
 
 _MAX_CHARACTERS = 64_000
 _MAX_OPTIONS = 1_000
@@ -97,7 +106,49 @@ class Schema:
         object.__setattr__(self, "schema", json.dumps(content))
 
 
-Constraint = Choice | Pattern | Schema
+@dataclass(frozen=True, init=False)
+class Calls:
+    """An assistant's turn: words, or calls of tools whose arguments their schemas allow."""
+
+    form: str
+    """How the model writes calls; see `ttc.tool_calls.Form`."""
+    tools: str
+    """The schemas of the tools' arguments by name, as JSON; a mapping is written out."""
+    is_thinking: bool
+    """Whether the turn begins within a thought, which its prompt has opened."""
+
+    def __init__(
+        self,
+        form: str,
+        tools: str | Mapping[str, Mapping[str, Any]],
+        is_thinking: bool = False,
+    ) -> None:
+        """Such a turn.
+
+        Raises:
+            ValueError: there is no tool, or a schema is none, or the form cannot be held to it.
+        """
+        given = json.loads(tools) if isinstance(tools, str) else tools
+        if not given:
+            raise ValueError("there is no tool to call")
+        known = {}
+        for name, schema in given.items():
+            try:
+                known[name] = json.loads(Schema(schema).schema)
+            except ValueError as error:
+                raise ValueError(f"the schema of {name} is none: {error}") from None
+        call_grammar(form, known, {})  # says what it cannot hold to
+        object.__setattr__(self, "form", form)
+        object.__setattr__(self, "tools", json.dumps(known))
+        object.__setattr__(self, "is_thinking", is_thinking)
+
+    def grammar(self, control: Mapping[str, int]) -> str:
+        """The grammar of the turn, for a vocabulary with such control tokens."""
+        known = json.loads(self.tools)
+        return call_grammar(self.form, known, control, is_thinking=self.is_thinking)
+
+
+Constraint = Calls | Choice | Pattern | Schema
 """What a text has to be."""
 
 
@@ -114,6 +165,8 @@ def constraint_values(constraint: Constraint | None) -> dict[str, Any] | None:
     """A constraint as JSON."""
     if constraint is None:
         return None
+    if isinstance(constraint, Calls):
+        return {"calls": dict(vars(constraint))}
     (value,) = vars(constraint).values()
     return {type(constraint).__name__.lower(): value}
 
@@ -133,4 +186,6 @@ def constraint_of(values: Mapping[str, Any] | None) -> Constraint | None:
             return Pattern(regex)
         case [("schema", str(schema))]:
             return Schema(schema)
-    raise ValueError(f"{values} is no constraint; one is a choice, a pattern or a schema")
+        case [("calls", {"form": str(), "tools": str(), "is_thinking": bool()} as turn)]:
+            return Calls(**turn)
+    raise ValueError(f"{values} is no constraint; one is a choice, a pattern, a schema or calls")

@@ -26,6 +26,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
+from ttc.call_grammars import schema_of_calls
 from ttc.call_json import (
     BEGINNINGS,
     BadCall,
@@ -145,16 +146,7 @@ def call_schema(tools: Tools, key: str = "arguments") -> dict[str, Any]:
         tools: the tools.
         key: what the model calls a call's arguments: Llama 3 has `parameters`.
     """
-    each = [
-        {
-            "type": "object",
-            "properties": {"name": {"const": name}, key: parameters},
-            "required": ["name", key],
-            "additionalProperties": False,
-        }
-        for name, parameters in parameters_of(tools).items()
-    ]
-    return each[0] if len(each) == 1 else {"anyOf": each}
+    return schema_of_calls(parameters_of(tools), key)
 
 
 def parameters_of(tools: Tools) -> dict[str, Mapping[str, Any]]:

@@ -25,7 +25,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ttc.constraints import Constraint, Pattern, Schema
+from ttc.call_grammars import JSON_OPTIONS
+from ttc.constraints import Calls, Constraint, Pattern, Schema
 from ttc.engine.local.path import segment_tokens
 from ttc.engine.local.text.tokenizer import TextTokens
 from ttc.registry import install_hint
@@ -35,10 +36,6 @@ __all__ = ["Grammar", "Grammars", "begun_tokens", "has_grammars"]
 
 _KEPT = 64
 _MAX_DIGITS = 20  # in a row; a float has 17, and an integer of 64 bits 19
-_WHITE_SPACE = r"( |\n {0,16})"
-_JSON = {"whitespace_pattern": _WHITE_SPACE, "json_allowed_escapes": 'nrbtf\\"'}
-"""Without `\\u`, by which a key could be written a second time in other letters."""
-
 Mask = npt.NDArray[np.uint32]
 
 
@@ -74,10 +71,13 @@ class Grammar:
         matcher: llguidance's state, of its own.
         tokens: the vocabulary.
         digits: tokens that begin with a digit, where a run of digits is bounded.
+        depth: how many brackets are open: digits are counted where there is one.
     """
 
-    def __init__(self, matcher: Any, tokens: TextTokens, digits: Mask | None) -> None:
-        self._matcher, self._tokens, self._digits = matcher, tokens, digits
+    def __init__(
+        self, matcher: Any, tokens: TextTokens, digits: Mask | None, depth: int = 1
+    ) -> None:
+        self._matcher, self._tokens, self._digits, self._depth = matcher, tokens, digits, depth
         self._allowed: Mask = np.zeros(-(-tokens.size // 32), np.uint32)
         self._run, self._is_string, self._is_escaped = 0, False, False
 
@@ -114,7 +114,7 @@ class Grammar:
 
     def copy(self) -> Grammar:
         """The same state, which goes on by itself."""
-        other = Grammar(self._matcher.deep_copy(), self._tokens, self._digits)
+        other = Grammar(self._matcher.deep_copy(), self._tokens, self._digits, self._depth)
         other._run, other._is_string, other._is_escaped = (
             self._run,
             self._is_string,
@@ -134,8 +134,9 @@ class Grammar:
             self._is_escaped = byte == 0x5C and not self._is_escaped
             self._is_string = not is_end
         else:
-            self._is_string = byte == 0x22
-            self._run = self._run + 1 if 0x30 <= byte <= 0x39 else 0
+            self._depth = max(0, self._depth + (byte in b"{[") - (byte in b"}]"))
+            self._is_string = byte == 0x22 and self._depth > 0
+            self._run = self._run + 1 if self._depth > 0 and 0x30 <= byte <= 0x39 else 0
 
 
 class Grammars:
@@ -169,8 +170,9 @@ class Grammars:
                     self._compiled.popitem(last=False)
             self._compiled.move_to_end(constraint)
             matcher = prototype.deep_copy()
-        digits = self._digits if isinstance(constraint, Schema) else None
-        grammar = Grammar(matcher, self._tokens, digits)
+        digits = self._digits if isinstance(constraint, Schema | Calls) else None
+        is_turn = isinstance(constraint, Calls)  # of which only a call is JSON
+        grammar = Grammar(matcher, self._tokens, digits, 0 if is_turn else 1)
         for place, token in enumerate(begun):
             if not grammar.accept(token):
                 raise ValueError(
@@ -184,7 +186,7 @@ class Grammars:
             self._load()
         library = self._library
         matcher = library.LLMatcher(
-            self._vocabulary, _source(constraint, library.LLMatcher), log_level=0
+            self._vocabulary, _source(constraint, library.LLMatcher, self._tokens), log_level=0
         )
         fault = matcher.get_error()
         if not fault and not Grammar(matcher.deep_copy(), self._tokens, None).allowed().any():
@@ -220,9 +222,11 @@ class _Spelling:
 
     def __init__(self, tokens: TextTokens) -> None:
         self.eos_token_id = min(tokens.end_ids)
-        self.tokens = [tokens.bytes_of(i) for i in range(tokens.size)]
         special = {*tokens.control.values(), *tokens.unsampled_ids, *tokens.end_ids}
         self.special_token_ids = sorted(special)
+        self.tokens = [  # a special token has a name, which tells it from the others
+            f"<|{i}|>".encode() if i in special else tokens.bytes_of(i) for i in range(tokens.size)
+        ]
         self._encode = tokens.encode
 
     def __call__(self, text: bytes) -> list[int]:
@@ -230,10 +234,12 @@ class _Spelling:
         return self._encode(text.decode(errors="replace"), after="text")
 
 
-def _source(constraint: Constraint, matcher: Any) -> Any:
+def _source(constraint: Constraint, matcher: Any, tokens: TextTokens) -> Any:
     """The grammar that llguidance compiles."""
+    if isinstance(constraint, Calls):
+        return matcher.grammar_from_lark(constraint.grammar(tokens.control))
     if isinstance(constraint, Schema):
-        return matcher.grammar_from_json_schema(constraint.schema, overrides=_JSON)
+        return matcher.grammar_from_json_schema(constraint.schema, overrides=JSON_OPTIONS)
     if isinstance(constraint, Pattern):
         return matcher.grammar_from_regex(constraint.regex)
     return matcher.grammar_from_regex("|".join(map(_literal, constraint.options)))
@@ -246,8 +252,7 @@ def _literal(text: str) -> str:
 
 def _named(constraint: Constraint) -> str:
     """A constraint in a message."""
-    (value,) = vars(constraint).values()
-    text = repr(value)
+    text = ", ".join(map(repr, vars(constraint).values()))
     return f"{type(constraint).__name__}({text if len(text) <= 80 else text[:77] + '...'})"
 
 

@@ -31,6 +31,7 @@ from ttc.engine.thread import LoopThread
 from ttc.errors import EngineError
 from ttc.ports import Capabilities, Reading, Request
 from ttc.registry import install_hint
+from ttc.tool_calls import Form
 from ttc.types import Branch, Chunk, Problem
 
 if TYPE_CHECKING:
@@ -70,11 +71,22 @@ class OpenAIEngine:
         return f"OpenAIEngine({self.service})"
 
     def root(self, problem: Problem, role: str) -> Branch:
-        """What the server is told of a problem, as JSON."""
+        """What the server is told of a problem, as JSON.
+
+        Raises:
+            EngineError: the API has no form for it, or the server takes no tools.
+        """
+        if problem.tools and not self.report.tools:
+            self._refuse("was not found to take tools, so none can be told to it")
         text = prompt_text(problem)
         more = self.report.overhead
         count = len(text.encode()) + more if more else None
         return Branch(role=role, text=text, token_ids=None, token_count=count)
+
+    @property
+    def call_form(self) -> Form:
+        """How its replies hold calls: between tags, whatever the model itself writes."""
+        return "hermes" if self.report.tools else "react"
 
     def append(self, branch: Branch, text: str, *, as_token: bool = False) -> Branch:
         """Always refused.

@@ -40,6 +40,14 @@ _BY_KIND = {
     "sglang": {"repetition_penalty"},
     "llamacpp": {"repetition_penalty"},
 }
+_TOOL = {
+    "type": "function",
+    "function": {
+        "name": "pick",
+        "description": "Picks a word.",
+        "parameters": {"type": "object", "properties": {"word": {"type": "string"}}},
+    },
+}
 _SCHEMA = {
     "type": "object",
     "properties": {"q7": {"type": "integer", "enum": [41]}},
@@ -82,7 +90,7 @@ def _both(one: Report, other: Report) -> Report:
             f"one server limits tokens by {one.length_field} and another by {other.length_field}, "
             "so they cannot serve one model together"
         )
-    truths = ("streams_usage", "tells_usage", "seed", "n", "schemas", "ids")
+    truths = ("streams_usage", "tells_usage", "seed", "n", "schemas", "tools", "ids")
     contexts = [report.context for report in (one, other) if report.context is not None]
     return replace(
         one,
@@ -135,8 +143,13 @@ class _Probe:
         same = asyncio.gather(
             *(self._ignores_seeds(name, value) for name, value in _EXTENSIONS.items())
         )
-        does = asyncio.gather(self._choices(), self._schema(), self._logprobs())
-        (again, other), are_same, (n, schemas, logprobs) = await asyncio.gather(said, same, does)
+        plain = first.usage.input_tokens
+        does = asyncio.gather(
+            self._choices(), self._schema(), self._logprobs(), self._takes_tools(plain)
+        )
+        (again, other), are_same, (n, schemas, logprobs, tools) = await asyncio.gather(
+            said, same, does
+        )
         honours = {name for name, is_same in zip(_EXTENSIONS, are_same, strict=True) if is_same}
         texts = [reply.text for reply in (first, again, other)]
         ids = {reply.id for reply in (first, again, other)}
@@ -153,6 +166,7 @@ class _Probe:
             n=n,
             logprobs=logprobs,
             schemas=schemas,
+            tools=tools,
             honours=frozenset(honours | _BY_KIND.get(kind, set())),
             ids=len(ids) == len(texts) and None not in ids,
             overhead=max(0, first.usage.input_tokens - length),
@@ -247,6 +261,19 @@ class _Probe:
             return bool(json.loads(reply.text) == {"q7": 41})
         except (_Refusal, ValueError):
             return False
+
+    async def _takes_tools(self, plain: int) -> bool:
+        """Whether the prompt grows by a tool: who drops tools writes the same prompt.
+
+        Args:
+            plain: the tokens of the prompt without it.
+        """
+        try:
+            reply = await self._ask(seed=1, tools=[_TOOL], most=1)
+        except (_Refusal, EngineError) as refusal:  # some servers call it a fault of their own
+            self._notes["tools"] = f"refused: {refusal}"
+            return False
+        return 0 < plain < reply.usage.input_tokens
 
     async def _logprobs(self) -> int:
         """How many log probabilities a token has, where they are the model's own."""

@@ -3,6 +3,9 @@
 A reply is whole once the server has told why it ended. Usage is what the server told last: those
 that tell it again and again tell running totals. What it cannot be, such as no tokens for a text,
 is taken for untold. A call whose tokens nobody told is charged in full.
+
+Calls of tools, which a server reads out of what its model wrote, are written into the text again,
+between tags: so a branch says all that the model has said.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ttc.branch import FinishReason
+from ttc.call_json import CallDelta, join_deltas, spelt
 from ttc.constraints import Choice, Constraint, Schema
 from ttc.engine.openai.failures import Unknown
 from ttc.errors import EngineError
@@ -46,9 +50,9 @@ class Reply:
             after: an attempt before, of which pieces were passed on already.
         """
         self.id: str | None = None
-        self.text = ""
         self.finish: str | None = None
         """Why it ended, in the server's word; `None` until it has told."""
+        self._words, self._calls = "", list[CallDelta]()
         self._request, self._on_chunk = request, on_chunk
         self._stops = tuple(end for end in request.until if isinstance(end, str))
         self._hold = max(map(len, self._stops), default=1) - 1
@@ -79,6 +83,13 @@ class Reply:
             if isinstance(choice, dict) and choice.get("index", 0) == 0:
                 self._read(choice)
 
+    @property
+    def text(self) -> str:
+        """What it says: words, and calls once they are whole."""
+        if self.finish is None or not self._calls:
+            return self._words
+        return "\n".join(filter(None, [self._words, *map(spelt, join_deltas(self._calls))]))
+
     def _read(self, choice: Mapping[str, Any]) -> None:
         said = choice.get("delta") or choice.get("message") or {"content": choice.get("text")}
         self._thought += said.get("reasoning_content") or said.get("reasoning") or ""
@@ -88,7 +99,9 @@ class Reply:
             self._stop_reason = choice.get("stop_reason")
         piece = said.get("content")
         if isinstance(piece, str) and piece:
-            self.text += piece
+            self._words += piece
+        calls = said.get("tool_calls")
+        self._calls += [_delta(part) for part in calls if isinstance(part, dict)] if calls else []
         if piece or self.finish is not None:
             self._tell()
 
@@ -112,7 +125,7 @@ class Reply:
             return
         end = self._end
         if end is None:
-            end = len(self.text) - (0 if self.finish is not None else self._hold)
+            end = len(self.text) if self.finish is not None else len(self._words) - self._hold
         if end > self._given:
             chunk = Chunk(text=self.text[self._given : end], token_ids=None)
             self._given = end
@@ -121,14 +134,14 @@ class Reply:
     @property
     def _end(self) -> int | None:
         """Where a stop begins that the server let through."""
-        found = [place for stop in self._stops if (place := self.text.find(stop)) >= 0]
+        found = [place for stop in self._stops if (place := self._words.find(stop)) >= 0]
         return min(found, default=None)
 
     @property
     def length(self) -> int | None:
         """Its tokens, as the server tells them; `None` where it does not, or tells nonsense."""
         told = _count(self._usage.get("completion_tokens"))
-        least = max(len(self._logprobs), bool(self.text or self._thought))
+        least = max(len(self._logprobs), bool(self._words or self._thought or self._calls))
         return None if told is None or told < least else told
 
     @property
@@ -136,7 +149,8 @@ class Reply:
         """The tokens of what has come until now: as told, or as many as it has bytes."""
         if self.length is not None:
             return self.length
-        return max(len(self._logprobs), len((self.text + self._thought).encode()))
+        called = "".join(f"{part.name or ''}{part.arguments or ''}" for part in self._calls)
+        return max(len(self._logprobs), len((self._words + self._thought + called).encode()))
 
     @property
     def greatest(self) -> tuple[float, ...]:
@@ -217,6 +231,22 @@ def _holds(constraint: Constraint | None, text: str) -> bool:
         except ValueError:
             return False
     return True
+
+
+def _delta(part: Mapping[str, Any]) -> CallDelta:
+    """A piece of a call; what is of another kind than it should be is left out."""
+    function = part.get("function")
+    told = function if isinstance(function, dict) else {}
+    arguments = told.get("arguments")
+    if isinstance(arguments, dict | list):  # some servers do not encode them
+        arguments = json.dumps(arguments)
+    index, id_, name = part.get("index"), part.get("id"), told.get("name")
+    return CallDelta(
+        index=index if type(index) is int else None,
+        id=id_ if isinstance(id_, str) else None,
+        name=name if isinstance(name, str) else None,
+        arguments=arguments if isinstance(arguments, str) else None,
+    )
 
 
 def _greatest(values: Any) -> tuple[float, ...]:

@@ -36,6 +36,8 @@ class Report:
     """As `Capabilities.logprobs`: those of the model's own distribution."""
     schemas: bool = False
     """Whether it holds to JSON schemas."""
+    tools: bool = False
+    """Whether it tells its model of tools, and reads calls out of what that writes."""
     honours: frozenset[str] = frozenset()
     """Sampling parameters beyond OpenAI's own that it honours."""
     ids: bool = False
@@ -77,6 +79,7 @@ class Report:
             "n": said[self.n],
             "logprobs": f"{self.logprobs} of the greatest" if self.logprobs else "none",
             "JSON schemas": said[self.schemas],
+            "tools": said[self.tools],
             "further parameters": ", ".join(sorted(self.honours)) or "none",
             "ends when the client is gone": "known to" if self.ends_on_disconnect else "unknown",
             "ids": "each its own" if self.ids else "not told apart",

@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
-from ttc.constraints import Choice, Constraint, Pattern
+from ttc.constraints import Calls, Choice, Constraint, Pattern, Schema
 from ttc.engine.local.cutting import Cutter
 from ttc.engine.local.path import path_tokens
 from ttc.engine.local.text.prompt import ChatTemplate
@@ -198,7 +198,16 @@ class VllmEngine:
         return self._cutter.cut(branch, num_tokens)
 
     def check_constraint(self, constraint: Constraint) -> None:
-        """VLLM compiles it with the first call that has it; one that it refuses fails that call."""
+        """VLLM compiles it with the first call that has it; one that it refuses fails that call.
+
+        Raises:
+            ValueError: it has no form for it.
+        """
+        if isinstance(constraint, Calls):
+            raise ValueError(
+                f"{self.name} runs in vLLM, which is not held to calls of tools; leave out "
+                "constrain=True, or run on the embedded engine"
+            )
 
     def submit(
         self, request: Request, on_chunk: Callable[[Chunk], None] | None = None
@@ -278,7 +287,7 @@ class VllmEngine:
             held = {"choice": list(constraint.options)}
         elif isinstance(constraint, Pattern):
             held = {"regex": constraint.regex}
-        elif constraint is not None:
+        elif isinstance(constraint, Schema):
             held = {"json": constraint.schema}
         form = StructuredOutputsParams(**held) if held else None
         return SamplingParams(

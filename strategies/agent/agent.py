@@ -15,7 +15,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, get_args
 
-from ttc.constraints import Schema
+from ttc.constraints import Calls
 from ttc.errors import EngineError, GraphError
 from ttc.graph import Cost, Flow, Node, Port, is_count
 from ttc.ports import Scope, Stream
@@ -66,9 +66,8 @@ class Agent(Node):
     instructions: str = ""
     """What the model is told before the problem."""
     constrain: bool = False
-    """Whether the arguments of a call are held to its tool's schema; needs an engine with
-    grammars, and costs a second call for each turn with a call. Of Qwen's form, Hermes' and
-    ReAct; the others have no mark that text shows."""
+    """Whether turns are held to a grammar: words, or calls of known tools with arguments that
+    their schemas allow. Needs an engine with grammars."""
     temperature: float = 0.7
     top_p: float | None = None
     max_tokens: int = 512
@@ -99,7 +98,7 @@ class Agent(Node):
 
     def demands(self, given: Flow) -> Mapping[str, frozenset[str]]:
         """What the selector needs of those that speak, and of its own roles."""
-        own = {self.role: frozenset({"grammar"} if self.constrain else ())}
+        own = {self.role: frozenset({"grammar", "tokens"} if self.constrain else ())}
         for placed in () if self.select is None else self._ended().walk():
             for role, needs in placed.node.demands(placed.given).items():
                 own[role] = own.get(role, frozenset()) | needs
@@ -138,13 +137,24 @@ class Agent(Node):
 
     def _schema_faults(self) -> list[str]:
         """Schemas that no grammar enforces."""
-        faults = []
-        for tool in self.kit if self.constrain else ():
-            try:
-                Schema(tool.parameters)
-            except ValueError as error:
-                faults.append(f"constrain=True, and the schema of {tool.name} is none: {error}")
-        return faults
+        if not self.constrain:
+            return []
+        form = "hermes" if self.calls == "auto" else self.calls
+        try:
+            self._constraint(form)
+        except ValueError as error:
+            return [f"constrain=True, and {error}"]
+        return []
+
+    def _constraint(self, form: Form, *, is_thinking: bool = False) -> Calls | None:
+        """What a turn has to be.
+
+        Raises:
+            ValueError: no grammar enforces a schema.
+        """
+        if not (self.constrain and self.max_calls and self.kit):
+            return None
+        return Calls(form, {tool.name: tool.parameters for tool in self.kit}, is_thinking)
 
     def _selector_faults(self, given: Flow) -> list[str]:
         if self.select is None:
@@ -167,8 +177,7 @@ class Agent(Node):
         count = self.flow(given).count
         if count is None:
             return Cost(tokens=None, calls=None)
-        drawn = (self.max_turns + 1) * self.votes * (2 if self.constrain else 1)
-        each = drawn + self.max_calls
+        each = (self.max_turns + 1) * self.votes + self.max_calls
         if self.select is None:
             return Cost(tokens=None, calls=count * each)
         stages = self.max_turns + 1
@@ -308,6 +317,10 @@ class Agent(Node):
         conversation = Conversation.begun(
             scope, self.role, tools, instructions=self.instructions, form=self.calls
         )
+        try:
+            constraint = self._constraint(conversation.form, is_thinking=conversation.is_thinking)
+        except ValueError as error:
+            raise EngineError(f"constrain=True, and {error}") from None
         return Turns(
             conversation=conversation,
             tools={tool.name: tool for tool in tools},
@@ -318,5 +331,5 @@ class Agent(Node):
             vote_by=self.vote_by,
             ignoring=self.ignoring,
             confirm=self.confirm,
-            constrain=self.constrain,
+            constraint=constraint,
         )

@@ -5,6 +5,9 @@ in lines, as in ReAct. What is appended is only the template's text behind the m
 a branch stays token-exact: it shares its state with its siblings, and no earlier turn is written
 anew. A template that would write one anew is refused.
 
+A chat API is told the whole conversation each time, with calls and results in messages of its own
+form; what it replies holds calls between tags (see `ttc.engine.openai`).
+
 What a tool gives is data. In a message of its own no control token can come of it, and the marks of
 calls and results in it are broken; in a line it is one JSON text, which no line can end.
 
@@ -25,19 +28,23 @@ from typing import Any, Literal
 from ttc.errors import ContextOverflow, EngineError
 from ttc.ports import Scope
 from ttc.strategies.instruct import instructed
-from ttc.tool_calls import BadCall, Call, Form, form_of
+from ttc.tool_calls import BadCall, Call, Form, form_of, read_turn
 from ttc.tools import Tool, schema_of
 from ttc.types import Branch, Message, Problem, ToolCall
 
-__all__ = ["Conversation", "said"]
+__all__ = ["Conversation"]
 
-OBSERVATION = "Observation:"
+_OBSERVATION = "Observation:"
+_NEXT_LINE = f"\n{_OBSERVATION}"
+"""What ends a turn of ReAct. No JSON text can hold it."""
 _SIGN = hashlib.blake2b(b"the end of a turn", digest_size=8).hexdigest()
 _MARK = re.compile(
     r"<(?=/?(?:tool_call|tool_response|tools|think|function|parameter)\b)"
     r"|\[(?=/?(?:TOOL_CALLS|TOOL_RESULTS|AVAILABLE_TOOLS|INST|ARGS|CALL_ID)\])",
     re.IGNORECASE,
 )
+_CONTROL = re.compile(r"<(?=[|\uff5c]|/?s>|(?:start|end)_of_turn>|[be]os>)")
+"""How control tokens of the usual families begin."""
 _REACT = """You may use these tools:
 {tools}
 
@@ -97,17 +104,21 @@ class Conversation:
             lines = "\n".join(map(_line, told))
             problem = instructed(problem, _REACT.format(tools=lines), "before")
         prompt = scope.prompt(problem, role)
+        if prompt.token_ids is None and form not in ("hermes", "react"):
+            raise EngineError(
+                f"a chat API gives calls in a form of its own, not as calls={form!r}; leave it out"
+            )
         return cls(scope=scope, role=role, problem=problem, form=form, prompt=prompt)
 
     @property
     def until(self) -> tuple[str, ...]:
         """What ends a turn beside the model's own end."""
-        return (OBSERVATION,) if self.form == "react" else ()
+        return (_NEXT_LINE,) if self.form == "react" else ()
 
     @property
-    def opening(self) -> str | None:
-        """What stands before the JSON of a call, where that can be told beforehand."""
-        return {"hermes": "<tool_call>", "react": "Action Input:"}.get(self.form)
+    def is_thinking(self) -> bool:
+        """Whether the template opens a thought, in which a turn begins."""
+        return self.prompt.text.rstrip().endswith("<think>")
 
     def answered(
         self,
@@ -131,22 +142,26 @@ class Conversation:
         Raises:
             EngineError: the model's template writes earlier turns anew.
         """
-        turns = self._results(results)
+        if branch.token_ids is None and self.form != "react":
+            turns = _spoken(branch, self.problem, results, len(before))
+        else:
+            turns = (Message(role="assistant", content=branch.text), *self._results(results))
         if is_last:
             last = replace(turns[-1], content=f"{turns[-1].content}\n\n{_NO_MORE}")
             turns = (*turns[:-1], last)
-        history = (*before, Message(role="assistant", content=said(branch)), *turns)
+        history = (*before, *turns)
         if branch.token_ids is None:
+            history = tuple(map(_without_control, history))
             whole = replace(self.problem, messages=(*self.problem.messages, *history))
             return self.scope.prompt(whole, self.role), history
         if self.form == "react":
             return self._line_after(branch, _in_line(results), is_last=is_last), history
-        return self._turns_after(branch, turns), history
+        return self._turns_after(branch, turns[1:]), history
 
     def _results(self, results: Sequence[tuple[Call, str]]) -> tuple[Message, ...]:
         """What came of calls, as messages."""
         if self.form == "react":
-            return (Message(role="user", content=f"{OBSERVATION} {_in_line(results)}"),)
+            return (Message(role="user", content=f"{_OBSERVATION} {_in_line(results)}"),)
         return tuple(
             Message(role="tool", content=_as_data(text), tool_call_id=_id_of(call, n))
             for n, (call, text) in enumerate(results)
@@ -154,9 +169,11 @@ class Conversation:
 
     def _line_after(self, branch: Branch, text: str, *, is_last: bool) -> Branch:
         """ReAct: the observation, behind its label, which the model wrote or not."""
-        has_label = branch.stop_reason == OBSERVATION
+        has_label = branch.stop_reason == _NEXT_LINE
+        if isinstance(branch.stop_reason, int):  # the turn goes on, so its end token is left out
+            branch = self.scope.cut(branch, branch.num_tokens - 1)
         end = f"Thought: {_NO_MORE}\nFinal Answer:" if is_last else ""
-        label = "" if has_label else f"\n{OBSERVATION}"
+        label = "" if has_label else _NEXT_LINE
         return self.scope.append(branch, f"{label} {text}\n{end}")
 
     def _turns_after(self, branch: Branch, turns: tuple[Message, ...]) -> Branch:
@@ -190,16 +207,38 @@ class Conversation:
         return before
 
 
-def said(branch: Branch) -> str:
-    """What the model has said in its turn, in however many calls."""
-    segments = []
-    segment: Branch | None = branch
-    while segment is not None and segment.call is not None:
-        segments.append(segment)
-        segment = segment.parent
-    ends = [part.stop_reason if isinstance(part.stop_reason, str) else "" for part in segments]
-    texts = [part.text + end for part, end in zip(segments[1:], ends[1:], strict=True)]
-    return "".join([*reversed(texts), branch.text])
+def _spoken(
+    branch: Branch, problem: Problem, results: Sequence[tuple[Call, str]], first: int
+) -> tuple[Message, ...]:
+    """A turn with calls and what came of them, as chat APIs have it.
+
+    A call that cannot be read is none there: it is a part of what was said, and the user answers.
+
+    Args:
+        branch: ends with the turn.
+        problem: whose tools there are.
+        results: each call with what the model is told.
+        first: how many messages were before: no two calls of a conversation have one id.
+    """
+    words = [read_turn(branch.text, "hermes", problem.tools).content]
+    calls, told, unread = list[ToolCall](), list[Message](), list[str]()
+    for n, (call, text) in enumerate(results, first):
+        if isinstance(call, BadCall):
+            words.append(call.text)
+            unread.append(_as_data(text))
+        else:
+            calls.append(replace(call, id=_id_of(call, n)))
+            told.append(Message(role="tool", content=_as_data(text), tool_call_id=calls[-1].id))
+    said = Message(
+        role="assistant", content="\n".join(filter(None, words)), tool_calls=tuple(calls)
+    )
+    answer = (Message(role="user", content="\n".join(unread)),) if unread else ()
+    return (said, *told, *answer)
+
+
+def _without_control(message: Message) -> Message:
+    """A message as data, for servers that read control tokens out of any text."""
+    return replace(message, content=_CONTROL.sub(lambda found: f"{found[0]} ", message.content))
 
 
 def _native_form(
@@ -219,7 +258,7 @@ def _native_form(
         raise
     except EngineError:
         return "react"  # the template has no place for tools
-    return "react" if prompt.token_ids is None else form_of(prompt.text)
+    return "hermes" if prompt.token_ids is None else form_of(prompt.text)  # see `engine.openai`
 
 
 def _line(tool: Mapping[str, Any]) -> str:

@@ -113,9 +113,7 @@ class LanguageAgentTreeSearch(Node):
         if turns is None:
             return Cost(tokens=None, calls=None, verifier_calls=None)
         scores = turns * num_verifier_calls(self.verifier)
-        calls = turns * (
-            self.agent.votes * (2 if self.agent.constrain else 1) + self.agent.max_calls
-        )
+        calls = turns * (self.agent.votes + self.agent.max_calls)
         asks = self.verifier.roles
         return Cost(tokens=None, calls=None if asks else calls, verifier_calls=scores)
 

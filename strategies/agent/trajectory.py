@@ -13,13 +13,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ttc.answers import answer_key, extract_answer
-from ttc.constraints import Schema
+from ttc.constraints import Calls
 from ttc.ports import Scope
 from ttc.prompts import together
-from ttc.strategies.agent.conversation import Conversation, said
+from ttc.strategies.agent.conversation import Conversation
 from ttc.strategies.agent.voting import VoteBy, Voter, elect, key_of
 from ttc.strategies.calls import resting_on
-from ttc.tool_calls import BadCall, Call, SpokenTurn, call_schema, parameters_of, read_turn
+from ttc.tool_calls import BadCall, Call, SpokenTurn, read_turn
 from ttc.tools import Confirm, Tool, ToolResult, schema_of
 from ttc.types import AnswerFormat, Branch, Candidate, Message, Sampling
 
@@ -88,8 +88,8 @@ class Turns:
     vote_by: VoteBy
     ignoring: tuple[str, ...]
     confirm: Confirm | None
-    constrain: bool
-    """Whether arguments are held to their schemas, by a second call once one has begun."""
+    constraint: Calls | None
+    """What a turn has to be in which something may be called."""
 
     @property
     def scope(self) -> Scope:
@@ -136,8 +136,6 @@ class Turns:
         others = [b.call for n, b in enumerate(branches) if n != place and b.call]
         candidate = trajectory.candidate
         for branch in branches:
-            if self.constrain and branch.parent and branch.parent.call:
-                candidate = self.scope.finish(candidate, branch.parent)
             candidate = self.scope.finish(candidate, branch)  # the usage of each
         candidate = resting_on(candidate, calls=[*others, *_before(trajectory, branches[place])])
         spoken = replace(trajectory, candidate=replace(candidate, branch=branches[place]))
@@ -211,37 +209,20 @@ class Turns:
     # What a turn says
 
     async def _said(self, trajectory: Trajectory, index: int) -> Branch:
-        """A turn; where arguments are held to a schema, by two calls once they have begun."""
-        begins = self.conversation.opening if self.constrain else None
-        begun = await self.scope.generate(
-            trajectory.candidate.branch,
-            index=2 * index if self.constrain else index,
-            max_tokens=self.max_tokens,
-            sampling=self.sampling,
-            until=(*self.conversation.until, *([begins] if begins else [])),
-        )
-        schema = self._schema(said(begun)) if begins and begun.stop_reason == begins else None
-        if schema is None:
-            return begun
+        """A turn."""
+        constraint = None if trajectory.is_last else self.constraint
         return await self.scope.generate(
-            begun,
-            index=2 * index + 1,
+            trajectory.candidate.branch,
+            index=index,
             max_tokens=self.max_tokens,
-            sampling=replace(self.sampling, constraint=Schema(schema)),
+            sampling=replace(self.sampling, constraint=constraint),
+            until=self.conversation.until,
         )
-
-    def _schema(self, text: str) -> Mapping[str, Any] | None:
-        """What follows the beginning of a call has to be; `None` where no tool is called so."""
-        told = [schema_of(tool) for tool in self.tools.values()]
-        if self.conversation.form != "react":
-            return call_schema(told)
-        (*_, call), schemas = read_turn(text, "react", told).calls or (None,), parameters_of(told)
-        return schemas.get((call.name or "") if call is not None else "")
 
     def _read(self, branch: Branch) -> SpokenTurn:
         """What a turn says. One that was cut calls nothing."""
         tools = [schema_of(tool) for tool in self.tools.values()]
-        turn = read_turn(said(branch), self.conversation.form, tools)
+        turn = read_turn(branch.text, self.conversation.form, tools)
         return replace(turn, calls=()) if branch.finish_reason != "stop" else turn
 
     def _taken(self, trajectory: Trajectory, turn: SpokenTurn) -> Trajectory:
@@ -258,7 +239,7 @@ class Turns:
             candidate=replace(
                 trajectory.candidate,
                 status="finished" if is_whole else "truncated",
-                text=turn.final if turn.final is not None else said(branch).strip(),
+                text=turn.final if turn.final is not None else branch.text.strip(),
                 answer=answer,
                 key=key,
             ),
@@ -267,7 +248,7 @@ class Turns:
     def _answer(self, turn: SpokenTurn, branch: Branch) -> tuple[str | None, Any]:
         """The answer of a last turn. What tools have written is no part of it."""
         format: AnswerFormat = self.scope.problem.answer_format
-        texts = (said(branch),) if turn.final is None else (turn.final, f"Answer: {turn.final}")
+        texts = (branch.text,) if turn.final is None else (turn.final, f"Answer: {turn.final}")
         for text in texts:
             answer = extract_answer(text, format, finish_reason=branch.finish_reason)
             if answer is not None:

@@ -14,14 +14,13 @@ from pydantic import Field
 import ttc
 from tests.tools.lab import add, counter, note, scale, shout
 from ttc import Budget, GraphError, Outcome
-from ttc.constraints import Constraint, Schema
+from ttc.constraints import Calls, Constraint
 from ttc.errors import EngineError
 from ttc.ports import Request
 from ttc.strategies import Agent, Best, Instruct, Sample, Vote
 from ttc.strategies.agent import Voter, elect, is_majority, key_of
 from ttc.testing import FakeEngine, ScriptedVerifier
-from ttc.tool_calls import call_schema
-from ttc.tools import schema_of, tool
+from ttc.tools import tool
 from ttc.types import Message, Problem, ToolCall
 
 Script = Callable[[Request], str | EngineError]
@@ -296,32 +295,45 @@ class Holding(FakeEngine):
         """Whatever is asked."""
 
 
-@pytest.mark.parametrize("form", ["hermes", "react"])
-def test_arguments_are_held_to_the_schema_of_the_tool_that_is_called(form: Any) -> None:
-    """By a second call, once one has begun; its tokens go on from the first one's."""
-    inside = {"hermes": '{"name": "add", "arguments": {"a": 4}}', "react": '{"a": 4}'}[form]
-    begins = {"hermes": "<tool_call>", "react": "Thought: so.\nAction: add\nAction Input:"}[form]
+@pytest.mark.parametrize(("form", "write"), [("hermes", hermes), ("react", react)])
+def test_turns_are_held_to_calls_of_the_tools_that_there_are(
+    form: Any, write: Callable[..., str]
+) -> None:
+    """Each turn but the one in which nothing is called any more."""
 
     def script(request: Request) -> str:
-        if request.sampling.constraint is not None:
-            return inside
-        is_first = request.branch.parent is None
-        return f"{begins} nothing else is read" if is_first else "Final Answer: 5"
+        held = request.sampling.constraint is not None
+        return write("add", a=4) if held else "Final Answer: 5"
 
     engine = Holding(script)
-    agent = Agent(tools=[add], calls=form, constrain=True)
+    agent = Agent(tools=[add], calls=form, constrain=True, max_turns=2)
     outcome = ttc.solve("4 + 1?", agent, model=engine, seed=1)
 
-    constraints = [request.sampling.constraint for request in engine.requests]
-    assert [constraint is None for constraint in constraints] == [True, False, True]
-    assert isinstance(constraints[1], Schema)
-    wanted = add.parameters if form == "react" else call_schema([schema_of(add)])
-    assert json.loads(constraints[1].schema) == wanted
-    assert [r.detail["status"] for r in outcome.trace if r.kind == "tool"] == ["ok"]
+    held = Calls(form, {"add": add.parameters})
+    assert [r.sampling.constraint for r in engine.requests] == [held, held, None]
+    assert [r.detail["status"] for r in outcome.trace if r.kind == "tool"] == ["ok", "ok"]
     assert outcome.answer == "5"
-    assert outcome.candidate is not None
-    spent = sum(r.usage.tokens for r in outcome.trace if r.kind == "call")
-    assert outcome.candidate.usage.tokens == spent
+
+
+def test_a_form_that_cannot_be_held_to_a_schema_is_a_failure_that_says_so() -> None:
+    """Where only the model's template tells the form."""
+
+    @tool(effect="pure")
+    async def match(text: Annotated[str, Field(pattern="a+")]) -> str:
+        """Matches."""
+        return text
+
+    def refuse(*_: object, **__: object) -> Any:
+        return "xml"
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("ttc.strategies.agent.conversation._native_form", refuse)
+        agent = Agent(tools=[match], constrain=True)
+        outcome = ttc.solve("?", agent >> Vote(), model=Holding("It is 5."), seed=1)
+    assert [c.status for c in outcome.candidates] == ["failed"]
+    assert "not held to pattern" in str(outcome.candidates[0].error)
+    with pytest.raises(GraphError, match="not held to pattern"):
+        (Agent(tools=[match], constrain=True, calls="xml") >> Vote()).validate()
 
 
 def test_what_no_engine_can_hold_to_is_refused() -> None:

@@ -42,6 +42,8 @@ class Behaviour:
     scales_logprobs: bool = False
     """Whether they are those after the temperature."""
     schemas: bool = True
+    tools: Literal["told", "ignored", "refused"] = "told"
+    """Whether its prompts tell of tools."""
     limits: bool = True
     """Whether it ends a text at `max_tokens`."""
     length_field: Literal["both", "max_completion_tokens"] = "both"
@@ -62,6 +64,8 @@ class Behaviour:
             return f"Unrecognized request argument supplied: {min(wrong)}"
         if self.length_field == "max_completion_tokens" and "max_tokens" in body:
             return "'max_tokens' is not supported with this model; use 'max_completion_tokens'"
+        if self.tools == "refused" and "tools" in body:
+            return "tools are not enabled on this server"
         most = 20 if self.kind != "hosted" else 5
         if body.get("top_logprobs", 0) > most:
             return f"top_logprobs is at most {most}"

@@ -252,7 +252,9 @@ class OpenAIServer:
     def _read(self, body: Mapping[str, Any]) -> tuple[int, int]:
         """The words of a prompt, and how many of them the cache holds."""
         messages = body.get("messages") or [{"content": body.get("prompt", "")}]
-        words = " ".join(str(message["content"]) for message in messages).split()
+        told = body.get("tools", ()) if self.behaviour.tools == "told" else ()
+        texts = [*map(json.dumps, told), *(str(message["content"]) for message in messages)]
+        words = " ".join(texts).split()
         held = 0
         for end in range(_BLOCK, len(words) + 1, _BLOCK):
             block = tuple(words[:end])

@@ -38,6 +38,7 @@ def test_what_it_does_is_found_out(engine: OpenAIEngine) -> None:
     report = engine.report
 
     assert (report.kind, report.tells_usage, report.seed, report.n) == ("ttc", True, True, True)
+    assert report.tools
     assert report.honours == {"top_k", "min_p"}
 
 

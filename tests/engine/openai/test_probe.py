@@ -29,7 +29,7 @@ def test_a_good_server_is_found_to_do_everything() -> None:
         report = found(server)
         engine = connect(named(f"fake@{server.url}"))
 
-    assert (report.seed, report.n, report.schemas, report.ids) == (True,) * 4
+    assert (report.seed, report.n, report.schemas, report.ids, report.tools) == (True,) * 5
     assert (report.kind, report.context, report.logprobs) == ("vllm", 4096, 20)
     assert report.honours == {"top_k", "min_p", "repetition_penalty"}
     assert engine.capabilities.has("logprobs>=20")
@@ -50,6 +50,9 @@ def test_a_good_server_is_found_to_do_everything() -> None:
         ({"usage": "none"}, "tells_usage", False),
         ({"usage": "wrong"}, "tells_usage", False),
         ({"schemas": False}, "schemas", False),
+        ({"tools": "ignored"}, "tools", False),
+        ({"tools": "refused"}, "tools", False),
+        ({"usage": "none"}, "tools", False),
         ({"ids": "one"}, "ids", False),
         ({"kind": "hosted"}, "honours", frozenset()),
         ({"kind": "hosted"}, "kind", "unknown"),
