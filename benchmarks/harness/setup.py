@@ -26,7 +26,7 @@ from ttc.journal import derive_seed
 from ttc.pools import Pool, read
 from ttc.types import Budget
 
-__all__ = ["Asked", "SetUp", "parts", "set_up"]
+__all__ = ["Asked", "SetUp", "parts", "set_up", "wholly_drawn"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,15 +122,32 @@ def parts(made: SetUp, share: float) -> tuple[SetUp, SetUp]:
         for half, chosen in zip(halves, (items[:count], items[count:]), strict=True):
             ranked = sorted(chosen, key=lambda item: order[item.problem.id])
             half[name] = task.only(tuple(ranked))
-    first, second = (
-        replace(
-            made,
-            config=replace(made.config, tasks=tuple(map(_facts, half.values()))),
-            tasks=half,
-        )
-        for half in halves
-    )
+    first, second = (_of(made, half) for half in halves)
     return first, second
+
+
+def wholly_drawn(made: SetUp) -> SetUp:
+    """Without problems of which the pool holds fewer completions than of others.
+
+    Where a pool is still being drawn it has the short ones of such a problem, which are not like
+    the others.
+    """
+    pool = made.pool
+    if pool is None:
+        return made
+    counts = {problem.id: len(pool.of(problem.id)) for problem in pool.problems}
+    most = max(counts[p.id] for task in made.tasks.values() for p in task.problems)
+    kept = {
+        name: task.only(tuple(i for i in task.items if counts[i.problem.id] == most))
+        for name, task in made.tasks.items()
+    }
+    return _of(made, {name: task for name, task in kept.items() if task.items})
+
+
+def _of(made: SetUp, tasks: Mapping[str, Task]) -> SetUp:
+    """The same of other problems."""
+    config = replace(made.config, tasks=tuple(map(_facts, tasks.values())))
+    return replace(made, config=config, tasks=tasks)
 
 
 def _pool_name(path: Path, pool: Pool) -> str:

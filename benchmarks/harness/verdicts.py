@@ -26,7 +26,16 @@ from ttc.benchmarks.metrics import (
     paired_bootstrap,
 )
 
-__all__ = ["AtEqualSpend", "Said", "Verdict", "at_equal_spend", "differences", "verdicts"]
+__all__ = [
+    "AtEqualSpend",
+    "Said",
+    "Verdict",
+    "at_equal_spend",
+    "at_spend",
+    "differences",
+    "said",
+    "verdicts",
+]
 
 Said = Literal["better", "worse", "not distinguishable", "too few problems", "an oracle took part"]
 _LEVEL = 0.05
@@ -80,7 +89,7 @@ def verdicts(config: Config, cells: Sequence[CellMeasures]) -> list[Verdict]:
                     difference=difference,
                     adjusted_p=p,
                     detectable=_detectable(ours, theirs),
-                    said=_said(difference, p, len(ours), is_bound=a.oracle or b.oracle),
+                    said=said(difference, p, len(ours), is_bound=a.oracle or b.oracle),
                 )
             )
     return found
@@ -127,7 +136,7 @@ def _equal(
     least = max(line[0].spend(resource) or 0.0 for line in lines)
     if most < least:
         return None
-    ours, theirs = (_at(line, resource, most) for line in lines)
+    ours, theirs = (at_spend(line, resource, most) for line in lines)
     return AtEqualSpend(
         task=cells[0].cell.task,
         model=cells[0].cell.model,
@@ -141,8 +150,14 @@ def _equal(
     )
 
 
-def _at(line: Sequence[CellMeasures], resource: str, spend: float) -> list[float]:
-    """The value of each problem at a mean spend, on the line between the two cells beside it."""
+def at_spend(line: Sequence[CellMeasures], resource: str, spend: float) -> list[float]:
+    """The value of each problem at a mean spend, on the line between the two cells beside it.
+
+    Args:
+        line: cells of the same problems, the one that spends least first.
+        resource: what is spent.
+        spend: the mean of a problem, which lies between the first and the last one's.
+    """
     below = [c for c in line if (c.spend(resource) or 0.0) <= spend][-1]
     above = next((c for c in line if (c.spend(resource) or 0.0) >= spend), below)
     low, high = below.spend(resource) or 0.0, above.spend(resource) or 0.0
@@ -179,7 +194,15 @@ def _detectable(first: Sequence[float], second: Sequence[float]) -> float:
     return min(1.0, detectable_difference(first, second)) if len(first) > 1 else 1.0
 
 
-def _said(difference: Difference, p: float, num: int, *, is_bound: bool) -> Said:
+def said(difference: Difference, p: float, num: int, *, is_bound: bool = False) -> Said:
+    """The verdict on a difference that was asked for beforehand.
+
+    Args:
+        difference: of so many problems.
+        p: adjusted for how many were asked for.
+        num: the problems.
+        is_bound: whether right answers helped to choose on either side.
+    """
     if is_bound:
         return "an oracle took part"
     if num < MIN_PROBLEMS:

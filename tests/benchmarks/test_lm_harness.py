@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.meta.tree import ROOT
-from ttc.benchmarks.lm_harness import Answers, chat
+from ttc.benchmarks.lm_harness import Answers, chat, known
 from ttc.errors import EngineError
 from ttc.testing import FakeEngine
 
@@ -71,6 +71,24 @@ def test_what_fails_is_no_empty_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ttc.benchmarks.lm_harness.load_engine", lambda model: Broken("x"))
     with pytest.raises(EngineError, match="too long"):
         Answers(model="fake").texts([("one", {})])
+
+
+def test_what_the_harness_always_sends_is_left_out() -> None:
+    assert known({"model": "m", "tokens": 9, "batch_size": 1}) == {"model": "m", "tokens": 9}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "fault"),
+    [
+        ({"model": "m", "token": 9, "batch_size": 1}, "does not know token; it takes model, strat"),
+        ({"model": "m", "device": "cuda", "dtype": "x"}, "does not know device, dtype"),
+        ({"tokens": 9}, "needs model=NAME"),
+    ],
+)
+def test_an_argument_that_nobody_reads_is_refused(arguments: dict[str, Any], fault: str) -> None:
+    """Field defect 31: `token=9` would be no budget at all."""
+    with pytest.raises(ValueError, match=fault):
+        known(arguments)
 
 
 def test_the_harness_scores_a_task_in_a_file(tmp_path: Path) -> None:

@@ -81,5 +81,7 @@ def test_the_command_writes_what_it_measured(
     assert result["command"].startswith("python -m ttc.benchmarks.recorded --pool pool.jsonl")
     assert len(result["rows"]) == 3 * len(ALLOCATORS)
     assert {row["bootstrap_seed"] for row in result["rows"]} == {result["seed"]} == {7}
+    said = {row["is_named_in_advance"]: row["verdict"] for row in result["rows"]}
+    assert said == {True: "too few problems", False: None}, "the others have no verdict"
     named = [row["name"] for row in result["rows"] if row["is_named_in_advance"]]
     assert named == [f"{NAMED}, {units} units" for units in (2, 4, 8)]
