@@ -92,20 +92,24 @@ def test_a_product_is_near_that_of_the_numbers_which_codes_stand_for(
     assert error < 2**-11 * float((x.abs().double() @ weight[:].abs().double().T).amax())
 
 
+@pytest.mark.parametrize("bits", [b"\x00", b"\xff"], ids=["least", "greatest"])
 @pytest.mark.parametrize("kind", CODED)
-def test_the_largest_codes_and_activations_do_not_overflow(kernels: Kernels, kind: str) -> None:
-    """All bits set, in every place; sums of 16 bits would."""
+def test_the_outermost_codes_and_activations_do_not_overflow(
+    kernels: Kernels, kind: str, bits: bytes
+) -> None:
+    """The same code in every place; sums of 16 bits would, if no centre were taken off."""
     weight = tensor(kind, 16, 256)
     if kind != "Q8_0":  # whose scale lies between its codes
-        coding = FORMATS[kind].coding
-        assert coding is not None
         for name in ("q", "h"):
             blocks = weight.raw.reshape(-1).view(FORMATS[kind].parts)
             if name in (blocks.dtype.names or ()):
                 blocks[name] = np.frombuffer(
-                    b"\xff" * blocks[name].nbytes, blocks[name].dtype
+                    bits * blocks[name].nbytes, blocks[name].dtype
                 ).reshape(blocks[name].shape)
-        assert (weight.codes(slice(None)).codes.view(np.uint8) == 2**coding.bits - 1).all()
+        codes = weight.codes(slice(None)).codes.view(np.uint8)
+        coding = FORMATS[kind].coding
+        assert coding is not None
+        assert (codes == (0 if bits == b"\x00" else 2**coding.bits - 1)).all()
     for sign in (1.0, -1.0):
         x = torch.full((5, 256), sign)
 

@@ -6,6 +6,8 @@
 #include "dot.h"
 #include "tile.h"
 
+#define MANY_ROWS 12 /* so many that it pays to unpack codes beforehand */
+
 int32_t bytes_of_block(int format) { return block_bytes(format); }
 
 /* Moves rows of codes, [num_rows][inputs], with scales and minima for each group, to their places in panels,
@@ -46,82 +48,97 @@ void pack_blocks(
     }
 }
 
+/* What a group of columns of one row brings besides its codes: the same for all outputs. */
+struct term {
+    int32_t start, rest; /* of sums of products */
+    float unit, sum;     /* the scale of its codes, and that times their sum */
+};
+
+/* Terms of `rows` rows from `row` on, [groups][rows]. */
+static void find_terms(const struct rows *x, int format, int row, int rows, struct term *terms) {
+    const int group = group_of(format), centre = centre_of(format);
+    for (int k = 0; k < x->columns; k += group)
+        for (int r = row; r < row + rows; r++, terms++) {
+            int32_t sum = sum_of(x, r, k, group);
+            terms->start = format == Q8 ? -SURPLUS * sum : start_few(x->codes + (size_t)r * x->columns + k, group, centre);
+            terms->rest = (centre - offset_of(format)) * sum;
+            terms->unit = x->scales[(size_t)r * (x->columns / GROUP) + k / GROUP];
+            terms->sum = terms->unit * (float)sum;
+        }
+}
+
 /* Where a tile reads its weights, from its first panel on. */
 struct source {
     const uint8_t *blocks; /* with the scales, and packed codes */
     const uint8_t *codes;  /* as bytes, [GROUP / 4][16][4] for each block */
     size_t panel_bytes, codes_panel_bytes, codes_block_bytes;
+    const struct term *terms; /* of all rows, tile by tile */
 };
 
-/* `rows` rows times `panels` panels. Codes are freed in registers if they are packed, or are bytes, signed or not.
-   Where they are packed the format is known, too, when it is compiled. `few` lines of two quads are added before
-   sums are widened. */
-INLINE void tile(
-    const int is_packed, const int is_signed, const int few, const int format, const int rows, const int panels,
-    const struct matrix *matrix, const struct source *from, int panel, const struct rows *x, int row,
-    const struct place *place) {
-    const int vectors = panels * PARTS, bits = bits_of(format), group = group_of(format);
-    const int8_t *activations = x->codes + (size_t)row * x->columns;
-    floats totals[TILE_ROWS][TILE_VECTORS] = {};
-    for (int b = 0; b < x->columns / GROUP; b++) {
-        const uint8_t *block = from->blocks + b * block_bytes(format);
-        const uint8_t *bytes = from->codes + b * from->codes_block_bytes;
-        for (int g = 0; g < GROUP / group; g++) {
-            ints sums[TILE_ROWS][TILE_VECTORS], upper[TILE_VECTORS];
-            int32_t total[TILE_ROWS];
-            for (int r = 0; r < rows; r++) {
-                total[r] = sum_of(x, row + r, b * GROUP + g * group, group);
-                ints surplus = (ints){} + (is_signed ? SURPLUS : offset_of(format)) * total[r];
-                for (int v = 0; v < vectors; v++) sums[r][v] = -surplus;
-            }
-            for (int v = 0; is_packed && bits > 4 && v < vectors; v++)
-                upper[v] = load_ints(
-                    block + v / PARTS * from->panel_bytes + upper_at(g) + v % PARTS * 4 * WIDTH);
-            for (int line = 0; line < group / 8;) {
-                ints some[TILE_ROWS][TILE_VECTORS] = {};
-#pragma GCC unroll 1
-                for (int i = 0; i < few; i++, line++, activations += 8) {
-                    ints codes[TILE_VECTORS][2];
-                    for (int v = 0; v < vectors; v++) {
-                        size_t at = v % PARTS * 4 * WIDTH + line * LINE;
-                        if (is_packed) {
-                            at += v / PARTS * from->panel_bytes + codes_at(format, g);
-                            free_codes(bits, load_ints(block + at), &upper[v], codes[v]);
-                        } else {
-                            at += v / PARTS * from->codes_panel_bytes + (line + g * group / 4) * LINE;
-                            codes[v][0] = load_ints(bytes + at);
-                            codes[v][1] = load_ints(bytes + at + LINE);
-                        }
-                    }
-                    for (int half = 0; half < 2; half++)
-                        for (int r = 0; r < rows; r++) {
-                            int32_t four;
-                            memcpy(&four, activations + (size_t)r * x->columns + half * 4, sizeof four);
-                            for (int v = 0; v < vectors; v++)
-                                if (is_signed)
-                                    sums[r][v] = dot(sums[r][v], codes[v][half], (ints){} + four);
-                                else
-                                    some[r][v] = dot_few(some[r][v], codes[v][half], (ints){} + four);
-                        }
-                }
-                for (int r = 0; !is_signed && r < rows; r++)
-                    for (int v = 0; v < vectors; v++) sums[r][v] += widened(some[r][v]);
-            }
-            for (int v = 0; v < vectors; v++) {
-                const uint8_t *beside = block + v / PARTS * from->panel_bytes +
-                    (g * PANEL + v % PARTS * WIDTH) * sizeof(uint16_t);
-                floats scale = load_halves((const uint16_t *)(beside + scales_at(format)));
-                floats minimum = {};
-                if (has_minimum(format)) minimum = load_halves((const uint16_t *)(beside + minima_at(format)));
-                for (int r = 0; r < rows; r++) {
-                    float unit = x->scales[(size_t)(row + r) * (x->columns / GROUP) + b];
-                    totals[r][v] += to_floats(sums[r][v]) * (scale * unit);
-                    if (has_minimum(format)) totals[r][v] += minimum * (unit * (float)total[r]);
-                }
+/* Adds what a group of a block brings. Packed codes are freed in registers, so that memory is read while it is
+   computed. */
+INLINE void add_group(
+    const int is_packed, const int format, const int rows, const int vectors, const struct source *from, int b,
+    const int g, const int8_t *activations, size_t columns, const struct term *terms,
+    floats totals[TILE_ROWS][TILE_VECTORS]) {
+    const int bits = bits_of(format), group = group_of(format);
+    const uint8_t *block = from->blocks + b * block_bytes(format);
+    const uint8_t *bytes = from->codes + b * from->codes_block_bytes + g * group / 4 * LINE;
+    ints sums[TILE_ROWS][TILE_VECTORS], upper[TILE_VECTORS];
+    for (int r = 0; r < rows; r++)
+        for (int v = 0; v < vectors; v++) sums[r][v] = (ints){} + terms[r].start;
+    for (int v = 0; is_packed && bits > 4 && v < vectors; v++)
+        upper[v] = load_ints(block + v / PARTS * from->panel_bytes + upper_at(g) + v % PARTS * 4 * WIDTH);
+    for (int line = 0; line < group / 8; line++, activations += 8) {
+        ints codes[TILE_VECTORS][2];
+        for (int v = 0; v < vectors; v++) {
+            size_t at = v % PARTS * 4 * WIDTH;
+            if (is_packed) {
+                at += v / PARTS * from->panel_bytes + codes_at(format, g) + line * LINE;
+                free_codes(bits, load_ints(block + at), &upper[v], codes[v]);
+            } else {
+                at += v / PARTS * from->codes_panel_bytes + 2 * line * LINE;
+                codes[v][0] = load_ints(bytes + at);
+                codes[v][1] = load_ints(bytes + at + LINE);
             }
         }
+        for (int half = 0; half < 2; half++)
+            for (int r = 0; r < rows; r++) {
+                int32_t four;
+                memcpy(&four, activations + r * columns + half * 4, sizeof four);
+                for (int v = 0; v < vectors; v++)
+                    if (format == Q8)
+                        sums[r][v] = dot(sums[r][v], codes[v][half], (ints){} + four);
+                    else
+                        sums[r][v] = dot_few(sums[r][v], codes[v][half], (ints){} + four);
+            }
     }
-    put_tile(rows, vectors, matrix, panel, totals[0], place);
+    for (int v = 0; v < vectors; v++) {
+        const uint8_t *beside =
+            block + v / PARTS * from->panel_bytes + (g * PANEL + v % PARTS * WIDTH) * sizeof(uint16_t);
+        floats scale = load_halves((const uint16_t *)(beside + scales_at(format))), minimum = {};
+        if (has_minimum(format)) minimum = load_halves((const uint16_t *)(beside + minima_at(format)));
+        for (int r = 0; r < rows; r++) {
+            ints sum = format == Q8 ? sums[r][v] : widened(sums[r][v]);
+            if (centre_of(format) != offset_of(format)) sum += terms[r].rest;
+            totals[r][v] += to_floats(sum) * (scale * terms[r].unit);
+            if (has_minimum(format)) totals[r][v] += minimum * terms[r].sum;
+        }
+    }
+}
+
+/* `rows` rows times `panels` panels. What decides which instructions there are is known when it is compiled. */
+INLINE void tile(
+    const int is_packed, const int format, const int rows, const int panels, const struct matrix *matrix,
+    const struct source *from, int panel, const struct rows *x, int row, const struct place *place) {
+    const int group = group_of(format);
+    const int8_t *activations = x->codes + (size_t)row * x->columns;
+    const struct term *terms = from->terms + (size_t)row * (x->columns / group);
+    floats totals[TILE_ROWS][TILE_VECTORS] = {};
+    for (int b = 0; b < x->columns / GROUP; b++)
+        for (int g = 0; g < GROUP / group; g++, activations += group, terms += rows)
+            add_group(is_packed, format, rows, panels * PARTS, from, b, g, activations, x->columns, terms, totals);
+    put_tile(rows, panels * PARTS, matrix, panel, totals[0], place);
 }
 
 /* The codes of panels as bytes, once for all rows. */
@@ -145,85 +162,84 @@ INLINE void unpack(const int format, const struct source *from, int panels, int 
             }
 }
 
-INLINE void rows_of_bytes(
-    const int is_signed, const int panels, const struct matrix *matrix, const struct source *from,
-    int panel, const struct rows *x, int num_rows, struct place place) {
-    const int format = matrix->format;
+/* All rows times some panels. `room` holds the panels' codes as bytes, where there are many rows. */
+INLINE void strip(
+    const int format, const int panels, const struct matrix *matrix, int panel, const struct rows *x, int num_rows,
+    const struct term *terms, uint8_t *room, struct place place) {
+    const int blocks = x->columns / GROUP, is_packed = format != Q8;
+    struct source from = {.codes = room, .codes_block_bytes = GROUP * PANEL, .terms = terms};
+    from.panel_bytes = blocks * block_bytes(format);
+    from.codes_panel_bytes = blocks * from.codes_block_bytes;
+    from.blocks = matrix->panels + panel * from.panel_bytes;
+    if (!is_packed) {
+        from.codes = from.blocks;
+        from.codes_panel_bytes = from.panel_bytes;
+        from.codes_block_bytes = block_bytes(format);
+    }
+    if (is_packed && room) unpack(format, &from, panels, blocks, room);
     int row = 0;
-#define ROWS(n, few, format) tile(0, is_signed, few, format, n, panels, matrix, from, panel, x, row, &place)
-    for (; row + 4 <= num_rows; row += 4, place.out += 4 * place.stride)
-        if (is_signed)
-            ROWS(4, 4, Q8);
-        else if (format == Q4)
-            ROWS(4, 4, Q4);
-        else if (format == Q4_MINIMUM)
-            ROWS(4, 4, Q4_MINIMUM);
-        else if (format == Q5)
-            ROWS(4, 2, Q5);
-        else if (format == Q5_MINIMUM)
-            ROWS(4, 2, Q5_MINIMUM);
-        else
-            ROWS(4, 1, Q6);
+#define ROWS(n, is_packed) tile(is_packed, format, n, panels, matrix, &from, panel, x, row, &place)
+    for (; row + TILE_ROWS <= num_rows; row += TILE_ROWS, place.out += TILE_ROWS * place.stride)
+        if (from.codes)
+            ROWS(TILE_ROWS, 0);
+        else if (is_packed)
+            ROWS(TILE_ROWS, 1);
     switch (num_rows - row) {
-    case 3: ROWS(3, 1, format); break;
-    case 2: ROWS(2, 1, format); break;
-    case 1: ROWS(1, 1, format);
+    case 3: ROWS(3, is_packed); break;
+    case 2: ROWS(2, is_packed); break;
+    case 1: ROWS(1, is_packed);
     }
 }
 
-/* `room` holds the codes of `panels` panels, where there are many rows. */
-INLINE void strip(
-    const int panels, const struct matrix *matrix, int panel, const struct rows *x, int num_rows,
-    uint8_t *room, struct place place) {
-    const int blocks = x->columns / GROUP;
-    struct source from = {.codes_block_bytes = GROUP * PANEL};
-    from.panel_bytes = blocks * block_bytes(matrix->format);
-    from.codes_panel_bytes = blocks * from.codes_block_bytes;
-    from.blocks = matrix->panels + panel * from.panel_bytes;
-    from.codes = room;
-    if (matrix->format == Q8) {
-        from.codes = from.blocks;
-        from.codes_panel_bytes = from.panel_bytes;
-        from.codes_block_bytes = block_bytes(Q8);
-        rows_of_bytes(1, panels, matrix, &from, panel, x, num_rows, place);
-        return;
-    }
-    switch (matrix->format) {
-#define ALONE(format) tile(1, 0, FEW(bits_of(format)) / 2, format, 1, panels, matrix, &from, panel, x, r, &place)
-#define CASE(format) \
-    case format: \
-        if (room) \
-            unpack(format, &from, panels, blocks, room); \
+/* A function for each format, as one of all of them would take a compiler many times longer. */
+typedef void stripper(
+    const struct matrix *matrix, int panel, int panels, const struct rows *x, int num_rows,
+    const struct term *terms, uint8_t *room, struct place place);
+
+#define STRIPPER(format) \
+    static __attribute__((noinline)) void strip_##format( \
+        const struct matrix *matrix, int panel, int panels, const struct rows *x, int num_rows, \
+        const struct term *terms, uint8_t *room, struct place place) { \
+        if (panels == TILE_PANELS) \
+            strip(format, TILE_PANELS, matrix, panel, x, num_rows, terms, room, place); \
         else \
-            for (int r = 0; r < num_rows; r++, place.out += place.stride) ALONE(format); \
-        break
-        CASE(Q4);
-        CASE(Q4_MINIMUM);
-        CASE(Q5);
-        CASE(Q5_MINIMUM);
-        CASE(Q6);
+            strip(format, 1, matrix, panel, x, num_rows, terms, room, place); \
     }
-    if (room) rows_of_bytes(0, panels, matrix, &from, panel, x, num_rows, place);
-}
+STRIPPER(Q4)
+STRIPPER(Q4_MINIMUM)
+STRIPPER(Q5)
+STRIPPER(Q5_MINIMUM)
+STRIPPER(Q6)
+STRIPPER(Q8)
+
+static stripper *const strippers[] = {
+    [Q4] = strip_Q4, [Q4_MINIMUM] = strip_Q4_MINIMUM, [Q5] = strip_Q5, [Q5_MINIMUM] = strip_Q5_MINIMUM,
+    [Q6] = strip_Q6, [Q8] = strip_Q8,
+};
 
 void multiply_blocks(
     const struct matrix *matrix, const struct rows *x, int num_rows, float *out, int stride, int adds) {
-    int panels = padded(matrix->outputs, PANEL) / PANEL;
-    int count = (panels + TILE_PANELS - 1) / TILE_PANELS;
+    const int panels = padded(matrix->outputs, PANEL) / PANEL, count = (panels + TILE_PANELS - 1) / TILE_PANELS;
+    const int groups = x->columns / group_of(matrix->format);
+    struct term *terms = malloc((size_t)num_rows * groups * sizeof *terms);
 #pragma omp parallel
     {
-        uint8_t *room = 0; /* without one, each row unpacks for itself, to the same bits */
-        if (num_rows > 1 && matrix->format != Q8)
+#pragma omp for schedule(static)
+        for (int row = 0; row < num_rows; row += TILE_ROWS) {
+            int rows = num_rows - row < TILE_ROWS ? num_rows - row : TILE_ROWS;
+            find_terms(x, matrix->format, row, rows, terms + (size_t)row * groups);
+        }
+        uint8_t *room = 0; /* without one, each tile unpacks for itself, to the same bits */
+        if (num_rows >= MANY_ROWS && matrix->format != Q8)
             room = aligned_alloc(LINE, (size_t)TILE_PANELS * PANEL * x->columns);
 #pragma omp for schedule(static)
         for (int s = 0; s < count; s++) {
-            int panel = s * TILE_PANELS;
-            if (TILE_PANELS == 1 || panel + TILE_PANELS <= panels)
-                strip(TILE_PANELS, matrix, panel, x, num_rows, room, place_of(matrix, panel, out, stride, adds));
-            else
-                for (; panel < panels; panel++)
-                    strip(1, matrix, panel, x, num_rows, room, place_of(matrix, panel, out, stride, adds));
+            int panel = s * TILE_PANELS, at_once = panel + TILE_PANELS <= panels ? TILE_PANELS : 1;
+            for (; panel < panels && panel < (s + 1) * TILE_PANELS; panel += at_once)
+                strippers[matrix->format](
+                    matrix, panel, at_once, x, num_rows, terms, room, place_of(matrix, panel, out, stride, adds));
         }
         free(room);
     }
+    free(terms);
 }

@@ -27,6 +27,9 @@ INLINE int has_minimum(int format) { return format == Q4_MINIMUM || format == Q5
 
 INLINE int offset_of(int format) { return format == Q4 ? 8 : format == Q5 ? 16 : format == Q6 ? 32 : 0; }
 
+/* What is taken off codes so that the sums of a group's products stay in 16 bits. */
+INLINE int centre_of(int format) { return format == Q5_MINIMUM ? 16 : offset_of(format); }
+
 /* Where a block's scales lie, and its minima, and where it ends. */
 INLINE size_t scales_at(int format) { return LINE * QUADS * bits_of(format) / 8; }
 

@@ -21,7 +21,9 @@ INLINE ints dot(ints sums, ints weights, ints activations) {
 #elif defined(__AVX2__) && !defined(TTC_PORTABLE)
     __m256i w = (__m256i)weights;
     __m256i pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8((__m256i)activations, w));
-    return sums + (ints)_mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
+    ints sum = sums + (ints)_mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
+    __asm__("" : "+x"(sum)); /* else gcc puts all additions off, and products do not fit registers */
+    return sum;
 #else
     for (int byte = 24; byte >= 0; byte -= 8)
         sums += ((weights << byte) >> 24) * ((activations << byte) >> 24);
@@ -29,11 +31,9 @@ INLINE ints dot(ints sums, ints weights, ints activations) {
 #endif
 }
 
-/* The same for codes that are not negative, of few bits: on AVX2 the sums of two products stay in 16 bits, where
-   four codes of 4 bits and more take half the instructions. `FEW(bits)` calls in a row cannot overflow; then
-   `widened` makes the sums whole. (2 * 127 * 15 * 8, 2 * 127 * 31 * 4 and 2 * 127 * 63 * 2 are below 2^15.) */
-#define FEW(bits) ((bits) == 4 ? 8 : (bits) == 5 ? 4 : 2)
-
+/* The same for codes that are not negative, of few bits. On AVX2 a lane is two sums of 16 bits, which takes half the
+   instructions; they may overflow on the way, but not in the end, as `start_few` takes off the codes' centre: a sum
+   is over half of a group, and 16 * 127 * 15, 16 * 127 * 16 and 8 * 127 * 32 are below 2^15. `widened` adds the two. */
 INLINE ints dot_few(ints sums, ints weights, ints activations) {
 #if defined(__AVX512VNNI__) && !defined(TTC_PORTABLE)
     return (ints)_mm512_dpbusd_epi32((__m512i)sums, (__m512i)weights, (__m512i)activations);
@@ -52,6 +52,20 @@ INLINE ints widened(ints sums) {
     return (ints)_mm256_madd_epi16((__m256i)sums, _mm256_set1_epi16(1));
 #else
     return sums;
+#endif
+}
+
+/* What a lane's sums begin with: less `centre` for each unit of the activations. */
+INLINE int32_t start_few(const int8_t *activations, int count, int centre) {
+    int32_t first = 0, second = 0; /* of each four, the sums of two */
+    for (int i = 0; i < count; i += 4) {
+        first += activations[i] + activations[i + 1];
+        second += activations[i + 2] + activations[i + 3];
+    }
+#if defined(__AVX2__) && !defined(__AVX512VNNI__) && !defined(TTC_PORTABLE)
+    return (uint16_t)(-centre * first) | (int32_t)((uint32_t)(-centre * second) << 16);
+#else
+    return -centre * (first + second);
 #endif
 }
 
