@@ -31,7 +31,7 @@ from ttc.benchmarks.results import version_of, write_result
 from ttc.engine.openai import Service, connect
 from ttc.strategies import Exhausted, Sample, Vote
 
-SAMPLES, PROBLEMS, AT_ONCE, ROUNDS = 8, 64, 32, 5
+SAMPLES, PROBLEMS, AT_ONCE = 8, 64, 32
 SHARE = 0.2
 """What part of a peer's overhead ttc may take."""
 
@@ -49,7 +49,7 @@ class Cost(NamedTuple):
         return self.whole - self.bare
 
 
-def ours(url: str) -> None:
+def ours(url: str, rounds: int) -> None:
     """Prints what the rounds took, as the programs of the peers do."""
     service = Service(model="m", urls=(url,), concurrency=AT_ONCE * SAMPLES, key="")
     engine = connect(service)
@@ -65,7 +65,7 @@ def ours(url: str) -> None:
         client = Bare(url)
         await technique(AT_ONCE)
         await client.ask_all(AT_ONCE)
-        for _ in range(ROUNDS):
+        for _ in range(rounds):
             for kind, work in (("technique", technique), ("bare", client.ask_all)):
                 began = time.process_time()
                 await work(PROBLEMS)
@@ -149,21 +149,23 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--its-hub", help="the Python of an environment with its_hub[lm]")
     parser.add_argument("--optillm", help="the Python of an environment with optillm")
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
     parser.add_argument("--ours", metavar="URL", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.ours:
-        ours(arguments.ours)
+        ours(arguments.ours, arguments.rounds)
         return 0
     peers = {"its_hub": (arguments.its_hub, ITS_HUB), "optillm": (arguments.optillm, OPTILLM)}
-    sizes = list(map(str, (SAMPLES, PROBLEMS, AT_ONCE, ROUNDS)))
+    sizes = list(map(str, (SAMPLES, PROBLEMS, AT_ONCE, arguments.rounds)))
     with subprocess.Popen(
         [sys.executable, "-c", SERVER], stdout=subprocess.PIPE, text=True
     ) as server:
         try:
             assert server.stdout is not None
             url = f"http://127.0.0.1:{server.stdout.readline().strip()}/v1"
-            mine = cost_of([sys.executable, __file__, "--ours", url])
+            rounds = str(arguments.rounds)
+            mine = cost_of([sys.executable, __file__, "--ours", url, "--rounds", rounds])
             others = {
                 name: cost_of([python, "-c", program, url, *sizes])
                 for name, (python, program) in peers.items()
