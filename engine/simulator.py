@@ -183,10 +183,10 @@ class Simulator:
         """Queues a call; it starts once its worst case fits into the memory."""
         if any(isinstance(end, int) for end in request.until):
             raise EngineError("the simulator's tokens are placeholders; give strings as `until`")
-        if request.sampling.penalises:
+        if request.sampling.penalises or request.sampling.logit_bias:
             raise EngineError(
                 f"the simulator writes by its laws, so it penalises nothing; leave out "
-                f"{', '.join(PENALTIES)}"
+                f"{', '.join(PENALTIES)}, logit_bias"
             )
         if request.sampling.constraint is not None:
             self.check_constraint(request.sampling.constraint)

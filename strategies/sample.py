@@ -21,7 +21,7 @@ __all__ = ["Sample"]
 
 _AHEAD = 16
 _IN_VAIN = 16  # forks that fail in a row, and cost no token, before no more are asked for
-_SAMPLING = ("top_k", "top_p", "min_p", *PENALTIES, "constraint")
+_SAMPLING = ("top_k", "top_p", "min_p", *PENALTIES, "logit_bias", "constraint")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +49,8 @@ class Sample(Node):
     repetition_penalty: float | None = None
     presence_penalty: float | None = None
     frequency_penalty: float | None = None
+    logit_bias: tuple[tuple[int, float], ...] = ()
+    """Token ids, and what is added to their logits."""
     constraint: Constraint | None = None
     """What every fork has to be, as `Choice("yes", "no")`; it then ends by itself."""
     max_tokens: int = 512
@@ -73,8 +75,9 @@ class Sample(Node):
 
     @property
     def requires(self) -> frozenset[str]:
-        """An engine that holds to a constraint, where there is one."""
-        return frozenset({"grammar"}) if self.constraint is not None else frozenset()
+        """An engine that holds to a constraint, or takes a bias, where there is one."""
+        needs = {"grammar": self.constraint is not None, "logit_bias": bool(self.logit_bias)}
+        return frozenset(name for name, is_needed in needs.items() if is_needed)
 
     def samplings(self) -> tuple[Sampling, ...]:
         """How tokens are drawn: of fork i by the i-th, over and over."""

@@ -34,6 +34,8 @@ class Capabilities:
     prefix_cache: bool = False
     """A shared prefix is computed once."""
     grammar: bool = False
+    logit_bias: bool = False
+    """A call can add to the logits of tokens, which it names by their ids."""
     hidden_states: bool = False
     replayable: bool = False
     """The same request gives the same tokens, and costs nothing but time."""

@@ -63,6 +63,11 @@ def measuring(sampling: Sampling, demands: frozenset[str], engine: Engine) -> Sa
                 "asked of it; leave it out, or run on an engine with the capability grammar"
             )
         engine.check_constraint(sampling.constraint)
+    if sampling.logit_bias and not has.logit_bias:
+        raise ValueError(
+            f"the engine {engine.name} takes no logit_bias; leave it out, or run on an engine with "
+            "the capability logit_bias"
+        )
     if (logprobs and has.logprobs < max(2, logprobs)) or entropy > has.entropy:
         raise ValueError(
             f"logprobs={logprobs} and entropy={entropy} are asked of the engine {engine.name}, "

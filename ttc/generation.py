@@ -92,5 +92,9 @@ class Reading(Protocol):
 class Spelling(Protocol):
     """An engine that knows the text of each token by itself."""
 
+    @property
+    def vocab_size(self) -> int:
+        """How many tokens there are; their ids lie below it."""
+
     def spell(self, token_id: int) -> bytes:
         """The bytes of a token; of many a one they are only a part of a character."""

@@ -9,8 +9,8 @@ What a model writes is data: nothing of it is evaluated, and nothing is repaired
   and nothing are no arguments. Whatever else is no object is a fault.
 - What was meant as a call and cannot be read is a `BadCall` in its place, with the reason, so that
   it can be answered. It is never dropped, and never guessed at.
-- Where a model's marks are control tokens, which spell no text, a turn that consists of calls of
-  known tools and nothing else is these calls.
+- Where a model's marks are control tokens, which spell no text, or lines that it did not write, a
+  turn that consists of calls of known tools and nothing else is these calls.
 - What stands in a thought (`<think>`) is no call.
 
 Source: the chat templates of Qwen 2.5 and Hermes, Qwen3-Coder, Llama 3, and Mistral; for ReAct Yao
@@ -23,7 +23,7 @@ import ast
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
 from ttc.call_grammars import schema_of_calls
@@ -130,7 +130,9 @@ def read_turn(text: str, form: Form, tools: Tools) -> SpokenTurn:
         bad = BadCall(text=spoken[:_MAX_CALL], reason=reason)
         return SpokenTurn(content="", calls=(bad,), thought=thought)
     if form == "react":
-        return _react(spoken, known, thought)
+        turn = _react(spoken, known, thought)
+        bare = [] if turn.calls or turn.final is not None else _bare(spoken, known)
+        return replace(turn, content="", calls=tuple(bare)) if bare else turn
     readers = {"hermes": _tagged, "xml": _tagged, "llama": _llama, "mistral": _mistral}
     content, calls = readers[form](spoken, known)
     if not calls:

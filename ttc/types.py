@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ttc.prices import Price
 
 __all__ = [
+    "MAX_BIAS",
     "MAX_LOGPROBS",
     "PENALTIES",
     "UNFILTERED",
@@ -55,6 +56,9 @@ AnswerFormat = Literal["auto", "boxed", "marked", "number", "choice", "code", "j
 
 MAX_LOGPROBS = 20
 """The most log probabilities that a token carries beside its own."""
+
+MAX_BIAS = 100
+"""The greatest bias of a token's logit, either way."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,6 +133,9 @@ class Sampling:
     branch. -2 to 2, as in OpenAI's API."""
     frequency_penalty: float | None = None
     """Take this from a token's logit as often as the output holds it. -2 to 2."""
+    logit_bias: tuple[tuple[int, float], ...] = ()
+    """Token ids, and what is added to their logits before all else: -100 to 100, as in OpenAI's
+    API, where -100 all but forbids a token and 100 all but forces it."""
     constraint: Constraint | None = None
     """What the text has to be: only tokens after which it can still become so are drawn, before
     every filter. On a branch that was begun under the same constraint it goes on."""
@@ -149,6 +156,7 @@ class Sampling:
             raise ValueError(f"top_k is at least 1, or None for off, not {self.top_k}")
         if type(self.logprobs) is not int or not 0 <= self.logprobs <= MAX_LOGPROBS:
             raise ValueError(f"logprobs lies in 0 to {MAX_LOGPROBS}, not {self.logprobs!r}")
+        object.__setattr__(self, "logit_bias", _ordered_bias(self.logit_bias))
         for name, (low, high) in _RANGES.items():
             value = getattr(self, name)
             if value is not None and not low <= value <= high:
@@ -159,12 +167,17 @@ class Sampling:
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Sampling:
         """The sampling that such values as `values` gives describe."""
-        return cls(**{**values, "constraint": constraint_of(values.get("constraint"))})
+        bias = tuple(map(tuple, values.get("logit_bias", ())))
+        constraint = constraint_of(values.get("constraint"))
+        return cls(**{**values, "logit_bias": bias, "constraint": constraint})
 
     @property
     def values(self) -> dict[str, Any]:
-        """Its fields as JSON."""
-        return vars(self) | {"constraint": constraint_values(self.constraint)}
+        """Its fields as JSON; without a bias where there is none, as before there was any."""
+        values = vars(self) | {"constraint": constraint_values(self.constraint)}
+        if not self.logit_bias:
+            del values["logit_bias"]
+        return values
 
     @property
     def penalises(self) -> bool:
@@ -182,6 +195,29 @@ _RANGES = {
     "presence_penalty": (-2, 2),
     "frequency_penalty": (-2, 2),
 }
+
+
+def _ordered_bias(given: object) -> tuple[tuple[int, float], ...]:
+    """A bias by token, without what changes nothing: so equal ones are equal."""
+    found: dict[int, float] = {}
+    try:
+        pairs = [(token, bias) for token, bias in given]  # type: ignore[attr-defined]
+    except (TypeError, ValueError):
+        raise TypeError(
+            f"logit_bias is a tuple of (token id, bias), as ((7, -100),), not {given!r}"
+        ) from None
+    for token, bias in pairs:
+        if type(token) is not int or token < 0:
+            raise ValueError(f"logit_bias names tokens by their ids, from 0 on, not {token!r}")
+        if type(bias) not in (int, float) or not -MAX_BIAS <= bias <= MAX_BIAS:
+            raise ValueError(
+                f"logit_bias of the token {token} lies in [-{MAX_BIAS}, {MAX_BIAS}], not {bias!r}"
+            )
+        if token in found:
+            raise ValueError(f"logit_bias names the token {token} twice")
+        found[token] = float(bias)
+    return tuple((token, found[token]) for token in sorted(found) if found[token])
+
 
 UNFILTERED = Sampling()
 """The model's own distribution."""
@@ -239,6 +275,8 @@ class Chunk:
 
     text: str
     token_ids: tuple[int, ...] | None
+    logprobs: tuple[float, ...] | None = None
+    """Those of its tokens, as on the branch; `None` where the engine tells them only at the end."""
     top_logprobs: tuple[Sequence[float], ...] | None = None
     """Those of its tokens, as on the branch; `None` where nobody asked for them."""
     branch: Branch | None = None

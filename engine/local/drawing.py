@@ -1,4 +1,4 @@
-"""How the tokens of one call are drawn, one after another: its noise, penalties and constraint."""
+"""How the tokens of one call are drawn: its noise, bias, penalties and constraint."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from copy import copy
 
 from ttc.engine.local.grammar import Grammar
 from ttc.engine.local.path import segment_tokens
-from ttc.engine.local.penalties import SeenTokens
+from ttc.engine.local.penalties import Bias, SeenTokens
 from ttc.engine.local.sample import Draw
 from ttc.errors import EngineError
 from ttc.ports import Request
@@ -27,12 +27,13 @@ class Drawing:
     def __init__(self, request: Request, grammar: Grammar | None = None) -> None:
         self._sampling, self._seed = request.sampling, request.seed
         self._grammar = grammar
+        self._bias = Bias.of(self._sampling.logit_bias)
         self._seen = _seen(request.branch, self._sampling) if self._sampling.penalises else None
 
     def draw(self, position: int) -> Draw:
         """How the token at a position is drawn."""
         allowed = None if self._grammar is None else self._grammar.allowed()
-        return Draw(self._sampling, self._seed, position, self._seen, allowed)
+        return Draw(self._sampling, self._seed, position, self._seen, allowed, self._bias)
 
     def draws(self, position: int, drafts: Seq[int]) -> list[Draw]:
         """How the token at a position is drawn, and those after each of some legal tokens.

@@ -95,7 +95,7 @@ class LocalEngine:
         self._tokens, self._template = source.tokens, source.template
         self._cutter = Cutter(source.tokens)
         self._grammars = Grammars(source.tokens)
-        self.spell = source.tokens.bytes_of
+        self.spell, self.vocab_size = source.tokens.bytes_of, source.tokens.size
         self._reward, self._name, self._threads = source.config.reward, name, num_threads
         self._costs = self._batch.model.costs
         self._context = min(source.config.context, self._batch.num_pages * PAGE)
@@ -189,6 +189,7 @@ class LocalEngine:
             score=True,
             price=True,
             grammar=has_grammars(),
+            logit_bias=True,
             hidden_states=True,
         )
 
@@ -418,6 +419,10 @@ class LocalEngine:
             if isinstance(end, int) and not 0 <= end < self._tokens.size:
                 most = self._tokens.size - 1
                 raise ValueError(f"until holds the token {end}; tokens are 0 to {most}")
+        for token, _ in request.sampling.logit_bias[-1:]:  # they are in order
+            if token >= self._tokens.size:
+                most = self._tokens.size - 1
+                raise ValueError(f"logit_bias names the token {token}; tokens are 0 to {most}")
 
     def close(self) -> None:
         """Ends the engine's thread; calls that wait or run fail. A second call is harmless."""

@@ -1,15 +1,31 @@
-"""The tokens that a sequence holds, and how often its output holds each: what penalties look at."""
+"""What changes a sequence's logits: the tokens that it holds, for penalties, and a bias."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["SeenTokens"]
+__all__ = ["Bias", "SeenTokens"]
 
 _ROOM = 64
+
+
+class Bias(NamedTuple):
+    """What is added to the logits of some tokens, each of them there once."""
+
+    ids: npt.NDArray[np.int32]
+    values: npt.NDArray[np.float32]
+
+    @classmethod
+    def of(cls, pairs: Sequence[tuple[int, float]]) -> Bias | None:
+        """The bias of a `Sampling`; `None` where it has none."""
+        if not pairs:
+            return None
+        ids, values = zip(*pairs, strict=True)
+        return cls(np.array(ids, np.int32), np.array(values, np.float32))
 
 
 class SeenTokens:

@@ -22,7 +22,7 @@ import numpy.typing as npt
 import torch
 import torch.nn.functional as F
 
-from ttc.engine.local.penalties import SeenTokens
+from ttc.engine.local.penalties import Bias, SeenTokens
 from ttc.types import Sampling
 
 __all__ = [
@@ -60,11 +60,13 @@ class Draw(NamedTuple):
     """What the penalties of `sampling` look at; `None` where it has none."""
     allowed: npt.NDArray[np.uint32] | None = None
     """A bit for each token, the lowest first, 32 to a number; `None` allows all."""
+    bias: Bias | None = None
+    """What the `logit_bias` of `sampling` adds."""
 
     @property
     def is_adjusted(self) -> bool:
         """Whether the row that is drawn from differs from the model's own."""
-        return self.seen is not None or self.allowed is not None
+        return any(each is not None for each in (self.seen, self.allowed, self.bias))
 
 
 class Drawn(NamedTuple):
@@ -86,9 +88,9 @@ class Drawn(NamedTuple):
 def draw_tokens(logits: torch.Tensor, draws: Sequence[Draw]) -> Drawn:
     """Draws one token for each row.
 
-    Penalties come first, then what is not allowed is left out; then temperature, and the filters in
-    the order top_k, top_p (of what top_k left), min_p. Tokens that tie with the last one kept are
-    kept. Greedy rows take the lowest id among equals.
+    A bias comes first, then penalties, then what is not allowed is left out; then temperature, and
+    the filters in the order top_k, top_p (of what top_k left), min_p. Tokens that tie with the last
+    one kept are kept. Greedy rows take the lowest id among equals.
 
     Args:
         logits: (rows, vocab), finite, or -inf where there is no token: in the same columns of all.
@@ -143,9 +145,11 @@ def distributions(logits: torch.Tensor, draws: Sequence[Draw]) -> torch.Tensor:
 
 
 def _adjusted(logits: torch.Tensor, draws: Sequence[Draw]) -> torch.Tensor:
-    """Logits (rows, vocab) less their penalties, -inf where a token is not allowed."""
+    """Logits (rows, vocab) with bias less penalties, -inf where a token is not allowed."""
     adjusted = logits.clone()
     for row, draw in zip(adjusted, draws, strict=True):
+        if draw.bias is not None:
+            row[torch.from_numpy(draw.bias.ids)] += torch.from_numpy(draw.bias.values)
         if draw.seen is not None:
             sampling = draw.sampling
             ids, counts = map(torch.from_numpy, (draw.seen.ids, draw.seen.counts))

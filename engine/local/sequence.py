@@ -229,7 +229,8 @@ class Sequence(Call):
 
     def _chunk(self, token: int, text: str, branch: Branch | None) -> Chunk:
         top = tuple(self._top_logprobs[-1:]) if self.request.sampling.logprobs else None
-        return Chunk(text=text, token_ids=(token,), top_logprobs=top, branch=branch)
+        own = (self._logprobs[-1],)
+        return Chunk(text=text, token_ids=(token,), logprobs=own, top_logprobs=top, branch=branch)
 
     def _branch(self, reason: FinishReason, stop: str | int | None) -> Branch:
         parent = self.request.branch

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 __all__ = ["beginning_of", "body_of", "constrained", "prompt_text", "short_seed"]
 
-_EXTENSIONS = ("top_k", "min_p", "repetition_penalty")
-"""What OpenAI's own API does not know of a `Sampling`."""
+_EXTENSIONS = ("top_k", "min_p", "repetition_penalty", "logit_bias")
+"""What of a `Sampling` not every server honours."""
 _RAW = '{"prompt":'
 _SEED_BITS = 53
 """What survives in every server's JSON."""
@@ -144,12 +144,14 @@ def constrained(constraint: Constraint, report: Report) -> dict[str, Any]:
 def _filters(sampling: Sampling, model: str, report: Report) -> dict[str, Any]:
     names = ("top_p", "presence_penalty", "frequency_penalty", *_EXTENSIONS)
     given: dict[str, Any] = {
-        name: value for name in names if (value := getattr(sampling, name)) is not None
+        name: value for name in names if (value := getattr(sampling, name)) not in (None, ())
     }
     if wrong := [name for name in given if name in _EXTENSIONS and name not in report.honours]:
         raise EngineError(
             f"the server of {model} was not found to honour {', '.join(wrong)}; leave it out"
         )
+    if "logit_bias" in given:
+        given["logit_bias"] = {str(token): bias for token, bias in sampling.logit_bias}
     if report.kind == "llamacpp" and "repetition_penalty" in given:
         given["repeat_penalty"] = given.pop("repetition_penalty")
     return given

@@ -33,8 +33,8 @@ _MOST = 12
 _PAUSES = (0.1, 1.0, 2.0)
 """Seconds after each attempt at a probe that broke: it is small, and may be paid twice."""
 _ASKED = "Write a long list of random words."
-_EXTENSIONS: Mapping[str, float | int] = {"top_k": 1, "min_p": 1.0}
-"""Parameters, with the value at which any seed gives one text."""
+_EXTENSIONS: Mapping[str, Any] = {"top_k": 1, "min_p": 1.0, "logit_bias": {"1000": 100}}
+"""Parameters, with the value at which any seed gives one text: one token has all probability."""
 _BY_KIND = {
     "vllm": {"repetition_penalty"},
     "sglang": {"repetition_penalty"},
@@ -233,7 +233,7 @@ class _Probe:
         except _Refusal as refusal:
             raise EngineError(f"{self._url} refuses a simple request: {refusal}") from None
 
-    async def _ignores_seeds(self, name: str, value: float) -> bool:
+    async def _ignores_seeds(self, name: str, value: Any) -> bool:
         """Whether a parameter that leaves one token to draw gives one text for any seed."""
         try:
             hot: dict[str, Any] = {"temperature": 2.0, name: value}

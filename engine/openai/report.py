@@ -39,7 +39,7 @@ class Report:
     tools: bool = False
     """Whether it tells its model of tools, and reads calls out of what that writes."""
     honours: frozenset[str] = frozenset()
-    """Sampling parameters beyond OpenAI's own that it honours."""
+    """Sampling parameters that it honours, of those that not every server knows."""
     ids: bool = False
     """Whether each reply has an id of its own."""
     overhead: int = 0
@@ -65,6 +65,7 @@ class Report:
             cancel=self.ends_on_disconnect if cancels is None else cancels,
             logprobs=self.logprobs,
             grammar=self.schemas,
+            logit_bias="logit_bias" in self.honours,
             prefix_cache=self.kind in KINDS.values(),
         )
 

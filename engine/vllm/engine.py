@@ -82,6 +82,7 @@ class VllmEngine:
             score=True,
             prefix_cache=True,
             grammar=True,
+            logit_bias=True,
         )
 
     @classmethod
@@ -319,6 +320,8 @@ def _filters(sampling: Sampling) -> dict[str, Any]:
         "frequency_penalty": 0.0,
     }
     given = {name: value for name in off if (value := getattr(sampling, name)) is not None}
+    if sampling.logit_bias:
+        given["logit_bias"] = dict(sampling.logit_bias)
     return {"temperature": sampling.temperature, **off, **given}
 
 

@@ -11,14 +11,12 @@ form; what it replies holds calls between tags (see `ttc.engine.openai`).
 What a tool gives is data. In a message of its own no control token can come of it, and the marks of
 calls and results in it are broken; in a line it is one JSON text, which no line can end.
 
-Source: for the lines Yao et al. 2022, ReAct (arXiv 2210.03629), section 2 and appendix C.
-Differs: arguments are JSON, and so are observations.
+Source: for the lines see `ttc.react`.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -27,6 +25,7 @@ from typing import Any, Literal
 
 from ttc.errors import ContextOverflow, EngineError
 from ttc.ports import Scope
+from ttc.react import NEXT_LINE, OBSERVATION, instruction, observed
 from ttc.strategies.instruct import instructed
 from ttc.tool_calls import BadCall, Call, Form, form_of, read_turn
 from ttc.tools import Tool, schema_of
@@ -34,9 +33,6 @@ from ttc.types import Branch, Message, Problem, ToolCall
 
 __all__ = ["Conversation"]
 
-_OBSERVATION = "Observation:"
-_NEXT_LINE = f"\n{_OBSERVATION}"
-"""What ends a turn of ReAct. No JSON text can hold it."""
 _SIGN = hashlib.blake2b(b"the end of a turn", digest_size=8).hexdigest()
 _MARK = re.compile(
     r"<(?=/?(?:tool_call|tool_response|tools|think|function|parameter)\b)"
@@ -45,17 +41,6 @@ _MARK = re.compile(
 )
 _CONTROL = re.compile(r"<(?=[|\uff5c]|/?s>|(?:start|end)_of_turn>|[be]os>)")
 """How control tokens of the usual families begin."""
-_REACT = """You may use these tools:
-{tools}
-
-Write in this form, and stop after an action's input:
-Thought: what to do next
-Action: the name of one tool
-Action Input: its arguments, as a JSON object
-Observation: what came of it, which you are told
-(these four lines as often as needed)
-Thought: what you know now
-Final Answer: the answer"""
 _NO_MORE = "No further calls are made. Give your final answer with what you know."
 
 
@@ -101,8 +86,7 @@ class Conversation:
         if form != "react":
             problem = replace(problem, tools=told)
         elif tools:
-            lines = "\n".join(map(_line, told))
-            problem = instructed(problem, _REACT.format(tools=lines), "before")
+            problem = instructed(problem, instruction(told), "before")
         prompt = scope.prompt(problem, role)
         if prompt.token_ids is None and form not in ("hermes", "react"):
             raise EngineError(
@@ -113,7 +97,7 @@ class Conversation:
     @property
     def until(self) -> tuple[str, ...]:
         """What ends a turn beside the model's own end."""
-        return (_NEXT_LINE,) if self.form == "react" else ()
+        return (NEXT_LINE,) if self.form == "react" else ()
 
     @property
     def is_thinking(self) -> bool:
@@ -155,13 +139,15 @@ class Conversation:
             whole = replace(self.problem, messages=(*self.problem.messages, *history))
             return self.scope.prompt(whole, self.role), history
         if self.form == "react":
-            return self._line_after(branch, _in_line(results), is_last=is_last), history
+            told = observed(text for _, text in results)
+            return self._line_after(branch, told, is_last=is_last), history
         return self._turns_after(branch, turns[1:]), history
 
     def _results(self, results: Sequence[tuple[Call, str]]) -> tuple[Message, ...]:
         """What came of calls, as messages."""
         if self.form == "react":
-            return (Message(role="user", content=f"{_OBSERVATION} {_in_line(results)}"),)
+            told = observed(text for _, text in results)
+            return (Message(role="user", content=f"{OBSERVATION} {told}"),)
         return tuple(
             Message(role="tool", content=_as_data(text), tool_call_id=_id_of(call, n))
             for n, (call, text) in enumerate(results)
@@ -169,11 +155,11 @@ class Conversation:
 
     def _line_after(self, branch: Branch, text: str, *, is_last: bool) -> Branch:
         """ReAct: the observation, behind its label, which the model wrote or not."""
-        has_label = branch.stop_reason == _NEXT_LINE
+        has_label = branch.stop_reason == NEXT_LINE
         if isinstance(branch.stop_reason, int):  # the turn goes on, so its end token is left out
             branch = self.scope.cut(branch, branch.num_tokens - 1)
         end = f"Thought: {_NO_MORE}\nFinal Answer:" if is_last else ""
-        label = "" if has_label else _NEXT_LINE
+        label = "" if has_label else NEXT_LINE
         return self.scope.append(branch, f"{label} {text}\n{end}")
 
     def _turns_after(self, branch: Branch, turns: tuple[Message, ...]) -> Branch:
@@ -259,18 +245,6 @@ def _native_form(
     except EngineError:
         return "react"  # the template has no place for tools
     return "hermes" if prompt.token_ids is None else form_of(prompt.text)  # see `engine.openai`
-
-
-def _line(tool: Mapping[str, Any]) -> str:
-    """A tool as one line of a prompt."""
-    function = tool["function"]
-    parameters = json.dumps(function["parameters"].get("properties", {}), ensure_ascii=False)
-    return f"- {function['name']}: {function['description']} Arguments: {parameters}"
-
-
-def _in_line(results: Sequence[tuple[Call, str]]) -> str:
-    """What came of calls, as JSON in one line."""
-    return " ".join(json.dumps(text, ensure_ascii=False) for _, text in results)
 
 
 def _as_data(text: str) -> str:

@@ -12,9 +12,12 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
+from ttc import Problem
 from ttc.engine.local import load
+from ttc.ports import Engine
 from ttc.serve import App, Service, Settings, background
 
 CLIENTS = {
@@ -25,6 +28,19 @@ CLIENTS = {
 """What each environment holds."""
 MODEL, NAMED = "smollm2", {"careful": "self_consistency(n=4, max_tokens=48)"}
 HERE = Path(__file__).parent
+LIKELIHOODS = (
+    ("The capital of France is", " Paris", " made of cheese"),
+    ("The sky on a clear day is", " blue", " a spoon"),
+    ("Two plus two is", " four", " elephant"),
+    ("Water freezes when it is very", " cold", " green"),
+    ("The opposite of hot is", " cold", " Tuesday"),
+    ("Dogs like to chase", " cats", " algebra"),
+    ("The sun rises in the", " east", " drawer"),
+    ("A week has seven", " days", " oceans"),
+    ("Bees make", " honey", " trains"),
+    ("We read books with our", " eyes", " shoes"),
+)
+"""Texts, how they go on, and how they do not."""
 
 
 def environment(folder: Path, name: str) -> Path:
@@ -37,10 +53,19 @@ def environment(folder: Path, name: str) -> Path:
     return python
 
 
-def run(name: str, python: Path, url: str) -> bool:
+def write_likelihoods(engine: Engine, path: Path) -> None:
+    """Writes items whose endings are to be weighed, with the tokens of all their texts."""
+    items = [{"text": text, "choices": list(ends)} for text, *ends in LIKELIHOODS]
+    texts = [text + end for text, *ends in LIKELIHOODS for end in ("", *ends)]
+    tokens = {text: engine.root(Problem(prompt=text), "policy").token_ids for text in texts}
+    path.write_text(json.dumps({"items": items, "tokens": tokens}), encoding="utf-8")
+
+
+def run(name: str, python: Path, url: str, likelihoods: Path) -> bool:
     """Whether a client has done its items; what it says is printed."""
     command = [str(python), str(HERE / f"{name}_client.py"), url, f"{MODEL}@careful"]
     hidden = {"PYTHONPATH": "", "OPENAI_API_KEY": "none", "HF_HUB_OFFLINE": "1"}
+    hidden["TTC_LIKELIHOODS"] = str(likelihoods)
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=900, env={**os.environ, **hidden}
     )
@@ -63,9 +88,12 @@ def main() -> int:
     pythons = {name: environment(arguments.environments, name) for name in names}
     # lm-evaluation-harness always sends a temperature of 0, and its strategy has another one.
     settings = Settings(named=NAMED, sampling="strategy")
-    service = Service({MODEL: load("smollm2-135m")}, settings=settings)
-    with background(App(service)) as url:
-        results = [run(name, python, url) for name, python in pythons.items()]
+    engine = load("smollm2-135m")
+    service = Service({MODEL: engine}, settings=settings)
+    with tempfile.TemporaryDirectory() as folder, background(App(service)) as url:
+        likelihoods = Path(folder) / "likelihoods.json"
+        write_likelihoods(engine, likelihoods)
+        results = [run(name, python, url, likelihoods) for name, python in pythons.items()]
     return 0 if all(results) else 1
 
 

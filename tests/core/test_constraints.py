@@ -155,8 +155,9 @@ def test_classes_and_escapes_count_as_one_letter() -> None:
 @pytest.mark.parametrize("constraint", CONSTRAINTS)
 def test_a_constraint_survives_json_and_the_text_form(constraint: Any) -> None:
     """As does a sampling that holds it, and a strategy."""
-    sampling = Sampling(constraint=constraint, presence_penalty=0.5)
-    graph = Sample(n=2, constraint=constraint, repetition_penalty=1.1) >> Vote()
+    bias = ((3, -100.0), (7, 2.5))
+    sampling = Sampling(constraint=constraint, presence_penalty=0.5, logit_bias=bias)
+    graph = Sample(n=2, constraint=constraint, repetition_penalty=1.1, logit_bias=bias) >> Vote()
 
     assert constraint_of(json.loads(json.dumps(constraint_values(constraint)))) == constraint
     assert Sampling.of(json.loads(json.dumps(sampling.values))) == sampling
@@ -215,12 +216,13 @@ def test_until_and_tail_have_no_place_beside_a_constraint() -> None:
 
 
 def test_constraints_tell_requests_apart() -> None:
-    """In the fingerprint of a call."""
+    """In the fingerprint of a call. So does a bias."""
     branch = Branch(text="a", token_ids=(1,))
     plain = fingerprint(branch, sampling=Sampling())
     prints = {fingerprint(branch, sampling=Sampling(constraint=c)) for c in CONSTRAINTS}
+    prints |= {fingerprint(branch, sampling=Sampling(logit_bias=((7, b),))) for b in (1.0, 2.0)}
 
-    assert len(prints | {plain}) == 4
+    assert len(prints | {plain}) == 6
 
 
 def test_the_simulator_and_pools_refuse_what_they_cannot_do() -> None:
@@ -231,6 +233,7 @@ def test_the_simulator_and_pools_refuse_what_they_cannot_do() -> None:
     root = simulator.root(Problem(id="p", prompt="?"), "policy")
     for sampling, error in (
         (Sampling(presence_penalty=1.0), EngineError),
+        (Sampling(logit_bias=((1, 2.0),)), EngineError),
         (Sampling(constraint=Choice("a")), ValueError),
     ):
         with pytest.raises(error, match="writes by its laws"):

@@ -77,6 +77,18 @@ def test_what_a_verifier_requires_is_asked_for(needs: tuple[str, ...], asked: Sa
     assert sampled(engine) == {asked}
 
 
+def test_a_bias_needs_an_engine_that_takes_one() -> None:
+    """Before anything is spent, by the node's own need; and what is passed on is what was asked."""
+    bias = ((7, -100.0),)
+    with pytest.raises(GraphError, match=r"0\.sample: needs logit_bias, .* fake lacks"):
+        ttc.solve(QUESTION, Sample(logit_bias=bias) >> Vote(), model=lacking())
+    engine = lacking(logit_bias=True)
+
+    ttc.solve(QUESTION, Sample(n=2, logit_bias=bias) >> Vote(), model=engine)
+
+    assert sampled(engine) == {Sampling(logit_bias=bias)}
+
+
 def test_what_nobody_reads_is_not_measured() -> None:
     """Measuring costs time."""
     engine = FakeEngine("The answer is 1.")

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from ttc.engine.local.native import Kernels
 from ttc.engine.local.native.sampler import NativeSampler
-from ttc.engine.local.penalties import SeenTokens
-from ttc.engine.local.sample import NONE_ALLOWED, NOT_FINITE, Draw, draw_tokens
+from ttc.engine.local.penalties import Bias, SeenTokens
+from ttc.engine.local.sample import NONE_ALLOWED, NOT_FINITE, Draw, distributions, draw_tokens
 from ttc.journal import derive_seed
 from ttc.types import Sampling
 
@@ -34,7 +34,9 @@ def _every_sampler(request: pytest.FixtureRequest) -> Iterator[None]:
 def draw(logits: list[float] | torch.Tensor, n: int, seed: int = 0, **sampling: Any) -> list[int]:
     """Draws n tokens from one distribution, at n positions."""
     row = torch.as_tensor(logits, dtype=torch.float32)
-    draws = [Draw(sampling=Sampling(**sampling), seed=seed, position=i) for i in range(n)]
+    how = Sampling(**sampling)
+    bias = Bias.of(how.logit_bias)
+    draws = [Draw(sampling=how, seed=seed, position=i, bias=bias) for i in range(n)]
     return draw_tokens(row.expand(n, -1), draws).token_ids
 
 
@@ -116,10 +118,12 @@ def test_rows_do_not_depend_on_their_neighbours() -> None:
     """Each row alone gives the token and the bits that it gives in the batch."""
     generator = torch.Generator().manual_seed(0)
     logits = torch.randn(12, 777, generator=generator) * 4
-    kinds = [{}, {"temperature": 0}, {"top_p": 0.8}, {"top_k": 5, "temperature": 0.7}]
+    biased = {"logit_bias": ((3, 5.0), (700, -100.0))}
+    kinds = [{}, {"temperature": 0}, {"top_p": 0.8}, {"top_k": 5, "temperature": 0.7}, biased]
+    samplings = [Sampling(**kinds[i % 5]) for i in range(12)]  # type: ignore[arg-type]
     draws = [
-        Draw(sampling=Sampling(**kinds[i % 4]), seed=i, position=3 * i)  # type: ignore[arg-type]
-        for i in range(12)
+        Draw(sampling=one, seed=i, position=3 * i, bias=Bias.of(one.logit_bias))
+        for i, one in enumerate(samplings)
     ]
     together = draw_tokens(logits, draws)
 
@@ -190,6 +194,60 @@ def test_penalties_out_of_range_are_refused(name: str, value: float) -> None:
         Sampling(**{name: value})  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("temperature", [0.0, 0.8, 2.0])
+def test_a_bias_is_added_before_all_else(temperature: float) -> None:
+    """Draw by draw what comes of logits that hold it; -100 forbids a token, and 100 forces it."""
+    how: dict[str, Any] = {"temperature": temperature, "top_k": 3}
+    bias = ((0, -1.5), (3, 2.5))
+
+    assert draw(LOGITS, 200, logit_bias=bias, **how) == draw([0.5, 1.0, 0.5, 2.5], 200, **how)
+    assert 0 not in draw(LOGITS, 200, logit_bias=((0, -100),), **how)
+    assert set(draw(LOGITS, 200, logit_bias=((3, 100),), **how)) == {3}
+
+
+def test_a_bias_comes_before_penalties_and_what_is_not_allowed() -> None:
+    """A penalty divides what the bias has made; a token that is not allowed stays so."""
+    sampling = Sampling(temperature=0, repetition_penalty=4.0, logit_bias=((0, 2.0), (2, 100.0)))
+    drawn = Draw(
+        sampling=sampling,
+        seed=0,
+        position=0,
+        seen=SeenTokens([0]),
+        allowed=bits({0, 1}, 3),
+        bias=Bias.of(sampling.logit_bias),
+    )
+    row = torch.tensor([[2.0, 1.5, 0.0]])
+
+    assert draw_tokens(row, [drawn]).token_ids == [1]  # (2 + 2) / 4 is less than 1.5
+    assert draw_tokens(row + torch.tensor([3.0, 0, 0]), [drawn]).token_ids == [0]
+    left = distributions(row, [drawn._replace(sampling=Sampling(repetition_penalty=4.0))])
+    assert left[0].tolist() == pytest.approx([0.3775, 0.6225, 0.0], abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("bias", "fault"),
+    [
+        (((0, 100.5),), r"token 0 lies in \[-100, 100\], not 100.5"),
+        (((0, math.nan),), "not nan"),
+        (((-1, 1.0),), "from 0 on, not -1"),
+        ((("a", 1.0),), "not 'a'"),
+        (((1, 1.0), (1, 2.0)), "the token 1 twice"),
+        (((1, True),), "not True"),
+        ((7,), "is a tuple of"),
+    ],
+)
+def test_a_bias_that_makes_no_sense_is_refused(bias: Any, fault: str) -> None:
+    with pytest.raises((ValueError, TypeError), match=f"logit_bias .*{fault}"):
+        Sampling(logit_bias=bias)
+
+
+def test_equal_biases_are_equal_however_they_are_written() -> None:
+    """A bias of 0 asks for nothing."""
+    assert Sampling(logit_bias=((5, 1), (2, -3), (4, 0))) == Sampling(
+        logit_bias=((2, -3.0), (5, 1.0))
+    )
+
+
 def bits(allowed: set[int], vocab: int) -> npt.NDArray[np.uint32]:
     """The mask of some tokens."""
     words = np.zeros(-(-vocab // 32), np.uint32)
@@ -239,6 +297,7 @@ def test_penalties_and_masks_leave_what_is_measured_alone() -> None:
         sampling=Sampling(presence_penalty=2, **measured),  # type: ignore[arg-type]
         seed=0,
         position=0,
+        bias=Bias.of(((1, 9.0),)),
         seen=SeenTokens([], [0, 1]),
         allowed=bits({2, 3}, 4),
     )

@@ -96,6 +96,22 @@ def test_a_penalty_keeps_the_model_from_repeating_itself(smollm2: LocalEngine, a
     assert distinct[0] < 0.9 < distinct[1]
 
 
+def test_a_bias_forbids_a_token_and_forces_one(smollm2: LocalEngine, ask: Ask) -> None:
+    """The word that the model is sure of, against one that it would hardly say."""
+    root = smollm2.root(Problem.ask("What is the capital of France? One word."), "policy")
+
+    def said(*bias: tuple[int, float], tokens: int = 3) -> tuple[int, ...]:
+        request = ask(root, tokens, temperature=0, logit_bias=bias)
+        return smollm2.submit(request).future.result().token_ids or ()
+
+    first = said()[0]
+    assert said((first, -100.0))[0] != first
+    (other,) = smollm2.append(root, " sea", as_token=True).token_ids or ()
+    assert said((other, 100.0)) == (other,) * 3
+    with pytest.raises(ValueError, match="logit_bias names the token 999999; tokens are 0 to"):
+        said((999_999, 1.0))
+
+
 def test_hidden_states_do_not_depend_on_the_batch(smollm2: LocalEngine, ask: Ask) -> None:
     """Alone, beside generating calls, and after a hit: the same bits."""
     root = smollm2.root(Problem.ask("What is the sea?"), "policy")

@@ -36,6 +36,7 @@ KINDS: dict[str, dict[str, Any]] = {
         "repetition_penalty": 1.2,
         "frequency_penalty": 0.4,
         "presence_penalty": 0.3,
+        "logit_bias": ((97, 3.0), (101, -100.0)),
     },
     "penalised greedy": {"temperature": 0, "repetition_penalty": 1.3, "frequency_penalty": 0.2},
     "measured": {"temperature": 1.0, "logprobs": 3, "entropy": True},

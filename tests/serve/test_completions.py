@@ -2,6 +2,7 @@
 
 import zlib
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -72,8 +73,15 @@ def test_given_text_stands_before_what_follows(served: Served) -> None:
     [
         ({}, "prompt"),
         ({"prompt": ""}, "prompt"),
-        ({"prompt": [1, 2, 3]}, "prompt"),
-        ({"prompt": ["a", "b"]}, "prompt"),
+        ({"prompt": []}, "prompt"),
+        ({"prompt": ["a", ""]}, "prompt"),
+        ({"prompt": [[1, 2], []]}, "prompt"),
+        ({"prompt": ["a", [1, 2]]}, "prompt"),
+        ({"prompt": [1, -2]}, "prompt"),
+        ({"prompt": [1, True]}, "prompt"),
+        ({"prompt": [1, 2**32]}, "prompt"),
+        ({"prompt": ["a"] * 129}, "prompt"),
+        ({"prompt": "a", "logit_bias": {"7": 1}}, "logit_bias"),
         ({"prompt": "a", "best_of": 3}, "best_of"),
         ({"prompt": "a", "max_tokens": 0}, "max_tokens"),
         ({"prompt": "a", "suffix": "z"}, "suffix"),
@@ -97,3 +105,78 @@ def test_a_strategy_serves_a_raw_prompt(served: Served) -> None:
 
 def test_best_of_may_be_n(served: Served) -> None:
     assert len(served.post(PATH, prompt="a", n=2, best_of=2).json()["choices"]) == 2
+
+
+def _texts(served: Served, **body: Any) -> list[tuple[int, str]]:
+    reply = served.post(PATH, **body).json()
+    return [(choice["index"], choice["text"]) for choice in reply["choices"]]
+
+
+@pytest.mark.parametrize("model", ["fake", "fake@few"])
+def test_each_prompt_has_the_choices_that_it_has_alone(served: Served, model: str) -> None:
+    """All of the first one come first."""
+    shared: dict[str, Any] = {"model": model, "n": 3, "seed": 4, "echo": True}
+    alone = [_texts(served, prompt=prompt, **shared) for prompt in ("a", " b c")]
+    both = _texts(served, prompt=["a", " b c"], **shared)
+
+    assert [text for _, text in both] == [text for choices in alone for _, text in choices]
+    assert [index for index, _ in both] == list(range(6))
+
+
+def test_several_prompts_are_streamed(served: Served) -> None:
+    body: dict[str, Any] = {"prompt": ["a", "b"], "n": 2, "seed": 4, "echo": True}
+    said: dict[int, str] = {}
+    for chunk in served.chunks(PATH, **body):
+        for choice in chunk["choices"]:
+            said[choice["index"]] = said.get(choice["index"], "") + choice["text"]
+
+    assert sorted(said.items()) == _texts(served, **body)
+
+
+def test_a_prompt_may_be_tokens(served: Served) -> None:
+    """They reach the engine as they are, and are echoed as what they spell."""
+    ids = [zlib.crc32(word.encode()) for word in ("a", " b")]
+    one = _texts(served, prompt=ids, seed=1, echo=True)
+    first = served.engine.requests[-1].branch
+    two = _texts(served, prompt=[ids, ids[::-1]], seed=1, echo=True)
+
+    assert first.token_ids == tuple(ids)
+    assert one[0][1].startswith("a b")
+    assert [text[: len("a b")] for _, text in two] == ["a b", " ba"]
+
+
+def test_each_prompt_is_read_by_itself(served: Served) -> None:
+    """In one request, as lm-evaluation-harness sends a batch."""
+    ids = [zlib.crc32(word.encode()) for word in ("a", " b", " c")]
+    body: dict[str, Any] = {"max_tokens": 1, "echo": True, "logprobs": 0}
+    reply = served.post(PATH, prompt=[ids, ids[:2]], **body).json()
+
+    counts = [len(choice["logprobs"]["token_logprobs"]) for choice in reply["choices"]]
+    assert counts == [3 + 1, 2 + 1]
+    assert [choice["text"][:4] for choice in reply["choices"]] == ["a b ", "a b "]
+
+
+def test_prompts_share_one_budget_by_what_they_need(served: Served) -> None:
+    """A long one is not cut for a short one, and what holds not all of them is refused at once."""
+    words = " ".join(["a"] * 40)
+    body: dict[str, Any] = {"prompt": [words, "a"], "max_tokens": 4}
+    enough = served.post(PATH, **body, ttc={"budget": {"tokens": 49}}).json()
+    before = served.engine.calls
+    fault = served.post(PATH, **body, ttc={"budget": {"tokens": 40}})
+
+    assert [choice["finish_reason"] for choice in enough["choices"]] == ["stop", "stop"]
+    assert enough["usage"]["total_tokens"] <= 49
+    assert fault.json()["error"]["code"] == "budget_too_small"
+    assert served.engine.calls == before
+
+
+def test_a_bias_reaches_the_engine() -> None:
+    engine = FakeEngine(" one")
+    engine.capabilities = replace(engine.capabilities, logit_bias=True)
+    with serving(engine, named={"few": "sample() >> vote()"}) as server:
+        for model in ("fake", "fake@few"):
+            server.post(PATH, model=model, prompt="a", logit_bias={"9": 2, "7": -100, "8": 0})
+
+    assert [request.sampling.logit_bias for request in engine.requests] == [
+        ((7, -100.0), (9, 2.0))
+    ] * 2

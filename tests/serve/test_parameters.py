@@ -97,6 +97,11 @@ def test_what_is_not_served_is_refused_by_name(served: Served, param: str, value
         ("ttc.answer_format", {"answer_format": "poem"}),
         ("response_format", {"type": "json_schema", "json_schema": {"name": "x", "schema": {}}}),
         ("response_format.type", {"type": "xml"}),
+        ("logit_bias", [1, 2]),
+        ("logit_bias", {"the": 1}),
+        ("logit_bias", {"7": 100.5}),
+        ("logit_bias", {"7": 1, "07": 2}),
+        ("logit_bias", {str(token): 1 for token in range(1_025)}),
     ],
 )
 def test_a_wrong_value_is_refused_with_its_place(served: Served, param: str, value: object) -> None:

@@ -106,6 +106,125 @@ def test_log_probabilities_are_the_engines(client: Any) -> None:
         assert token.top_logprobs[0].logprob >= token.top_logprobs[1].logprob
 
 
+def test_streamed_log_probabilities_are_those_of_a_whole_reply(client: Any) -> None:
+    """To the bit, with what else was likely, though it is found out while the text is written."""
+    body: dict[str, Any] = {"logprobs": True, "top_logprobs": 2, "max_tokens": 12, "seed": 5}
+    whole = _ask(client, **body).choices[0].logprobs.content
+    told = [c.choices[0].logprobs for c in _ask(client, stream=True, **body)]
+    deltas = [one.content for one in told if one]
+
+    assert [token.model_dump() for one in deltas for token in one] == [
+        t.model_dump() for t in whole
+    ]
+    assert len(deltas) > 1
+
+
+def test_a_bias_forbids_a_token_and_forces_one(client: Any, engine: Any) -> None:
+    def said(**bias: float) -> str:
+        body = {"max_tokens": 3, "temperature": 0, "logit_bias": bias}
+        return str(_ask(client, **body).choices[0].message.content)
+
+    root = engine.root(Problem(prompt=said()), "policy")
+    (sea,) = engine.append(root, " sea", as_token=True).token_ids
+    assert said(**{str(root.token_ids[0]): -100}) != root.text
+    assert said(**{str(sea): 100}) == " sea sea sea"
+    with pytest.raises(Exception, match=f"no {engine.vocab_size}"):
+        said(**{str(engine.vocab_size): 1})
+
+
+TOOLS = [
+    {
+        "type": "function",
+        "function": {
+            "name": name,
+            "description": f"Tells {name} of a city.",
+            "parameters": {
+                "type": "object",
+                "properties": {"city": {"enum": cities}},
+                "required": ["city"],
+                "additionalProperties": False,
+            },
+        },
+    }
+    for name, cities in (("weather", ["Rome", "Oslo"]), ("population", ["Paris", "Lima"]))
+]
+
+
+@pytest.mark.parametrize(
+    ("chosen", "names"),
+    [
+        ("required", {"weather", "population"}),
+        ({"type": "function", "function": {"name": "population"}}, {"population"}),
+    ],
+)
+def test_a_call_that_was_asked_for_comes_whatever_the_model_wants(
+    client: Any, chosen: Any, names: set[str]
+) -> None:
+    """Hot, and of a question that needs no tool; by a strategy, and streamed, as well."""
+    body: dict[str, Any] = {"tools": TOOLS, "tool_choice": chosen, "max_tokens": 48, "n": 3}
+    plain = _ask(client, temperature=2, **body).choices
+    voted = _ask(client, model="smollm2@sample(n=2) >> vote()", **{**body, "n": 1}).choices
+    for choice in (*plain, *voted):
+        (call,) = choice.message.tool_calls
+        assert (choice.finish_reason, call.function.name in names) == ("tool_calls", True)
+        cities = {t["function"]["name"]: t["function"]["parameters"] for t in TOOLS}
+        city = json.loads(call.function.arguments)["city"]
+        assert city in cities[call.function.name]["properties"]["city"]["enum"]  # type: ignore[index]
+
+
+def test_token_prompts_are_measured_as_a_harness_reads_them(client: Any, engine: Any) -> None:
+    """As lm-evaluation-harness cuts a reply: a batch of ids, its last token left out.
+
+    The greedy continuation is found to be greedy, and each sum is the engine's own.
+    """
+    root = engine.root(Problem(prompt="The sea is"), "policy")
+    greedy = client.completions.create(
+        model="smollm2", prompt="The sea is", max_tokens=4, temperature=0
+    )
+    ends = [greedy.choices[0].text, " not purple."]
+    whole = [engine.append(root, text) for text in ends]
+    reply = client.completions.create(
+        model="smollm2",
+        prompt=[[*root.token_ids, *one.token_ids] for one in whole],
+        max_tokens=1,
+        temperature=0,
+        logprobs=1,
+        seed=1234,
+        echo=True,
+    )
+
+    scores = engine.score(root, whole).future.result()
+    for choice, branch, own, is_greedy in zip(
+        reply.choices, whole, scores, (True, False), strict=True
+    ):
+        told, start = choice.logprobs, root.num_tokens
+        assert len(told.token_logprobs) == branch.num_tokens + 1
+        assert tuple(told.token_logprobs[start:-1]) == own
+        tops = [max(top.values()) for top in told.top_logprobs[start:-1]]
+        assert (tops == list(own)) == is_greedy
+    assert reply.choices[0].text.startswith(f"The sea is{ends[0]}")
+
+
+def test_an_end_is_a_token_of_a_raw_completion(client: Any, engine: Any) -> None:
+    """Whoever cuts the last token off would else lose one of the prompt's."""
+    branch = engine.root(Problem(messages=(Message(role="user", content="Say hi."),)), "policy")
+    ids = [*branch.token_ids, *engine.append(branch, "Hi!").token_ids]
+    (end,) = engine.append(branch, "<|im_end|>", as_token=True).token_ids
+    choice = client.completions.create(
+        model="smollm2",
+        prompt=ids,
+        max_tokens=1,
+        logprobs=1,
+        echo=True,
+        logit_bias={str(end): 100},
+    ).choices[0]
+
+    assert choice.finish_reason == "stop"
+    assert len(choice.logprobs.token_logprobs) == len(ids) + 1
+    assert choice.logprobs.tokens[-1] == ""
+    assert choice.text.endswith("Hi!")
+
+
 def test_given_text_is_read(client: Any) -> None:
     """What lm-evaluation-harness asks for."""
     reply = client.completions.create(

@@ -38,7 +38,7 @@ CALLS = st.recursive(
 
 
 def _ask(spec: str) -> Ask:
-    return Ask(model="m", spec=spec, problem=Problem.ask("x"))
+    return Ask(model="m", spec=spec, problems=(Problem.ask("x"),))
 
 
 def _choose(spec: str, **settings: object) -> Node | None:

@@ -1,6 +1,7 @@
 """Streams: comments until the answer is decided, content that is never revised, usage last."""
 
 import json
+import zlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -142,11 +143,48 @@ def test_a_refusal_before_the_first_byte_has_its_status(served: Served) -> None:
     assert reply.json()["error"]["param"] == "temperature"
 
 
-def test_log_probabilities_are_streamed_with_their_text(served: Served) -> None:
-    chunks = served.chunks(logprobs=True, seed=2)
+def test_log_probabilities_are_streamed_with_their_text() -> None:
+    """Token by token, a thought's left out, and in all what a whole reply says."""
+    said = "<think>two and two</think> It is 4."
+    with serving(FakeEngine(said, seconds_per_token=0.02)) as server:
+        (whole,) = server.post(logprobs=True).json()["choices"]
+        chunks = server.chunks(logprobs=True)
+    deltas = [choice for chunk in chunks for choice in chunk["choices"]]
+    told = [c["logprobs"]["content"] for c in deltas if c["logprobs"]]
+
+    assert [token for tokens in told for token in tokens] == whole["logprobs"]["content"]
+    assert [[token["token"] for token in tokens] for tokens in told] == [[" It"], [" is"], [" 4."]]
+    assert [c["delta"]["content"] for c in deltas if c["logprobs"]] == [" It", " is", " 4."]
+
+
+def test_log_probabilities_wait_where_their_text_waits() -> None:
+    """For a stop that may come, and for a call that may begin."""
+    body: dict[str, Any] = {"logprobs": True, "stop": [" three four"]}
+    with serving(FakeEngine("one two three four", seconds_per_token=0.01)) as server:
+        (whole,) = server.post(**body).json()["choices"]
+        chunks = server.chunks(**body)
     told = [c["logprobs"]["content"] for one in chunks for c in one["choices"] if c["logprobs"]]
 
-    assert "".join(token["token"] for tokens in told for token in tokens) == _content(chunks)
+    assert [token for tokens in told for token in tokens] == whole["logprobs"]["content"]
+    assert len(told) >= 2
+    assert _content(chunks) == "one two"
+
+
+def test_an_echoed_prompt_is_streamed_with_its_log_probabilities() -> None:
+    """Before the first token, and also where no token follows."""
+    engine = FakeEngine(" c d", seconds_per_token=0.01)
+    engine.said.update({zlib.crc32(word.encode()): word for word in ("a", " b")})
+    with serving(engine) as server:
+        for most in (0, 2):
+            body: dict[str, Any] = {"prompt": "a b", "echo": True, "logprobs": 0}
+            body["max_tokens"] = most
+            (whole,) = server.post("/completions", **body).json()["choices"]
+            chunks = server.chunks("/completions", **body)
+            told = [c["logprobs"] for one in chunks for c in one["choices"] if c["logprobs"]]
+
+            assert len(told) == max(1, most)
+            for name, values in whole["logprobs"].items():
+                assert [value for one in told for value in one[name]] == values
 
 
 def test_a_limit_ends_a_stream_with_a_length() -> None:

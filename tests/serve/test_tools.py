@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -53,14 +54,43 @@ def test_a_call_is_returned(served: Served) -> None:
     assert '"description": "The weather of a place."' in served.engine.requests[-1].branch.text
 
 
-def test_a_call_is_streamed_as_one_delta(served: Served) -> None:
-    chunks = served.chunks(tools=[WEATHER])
+def _streamed(chunks: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The pieces of calls."""
     deltas = [choice["delta"] for chunk in chunks for choice in chunk["choices"]]
-    calls = [call for delta in deltas for call in delta.get("tool_calls", ())]
+    return [call for delta in deltas for call in delta.get("tool_calls", ())]
 
-    assert [call["index"] for call in calls] == [0]
+
+def test_a_call_is_streamed_as_its_name_and_then_its_arguments(served: Served) -> None:
+    chunks = served.chunks(tools=[WEATHER])
+    name, arguments = _streamed(chunks)
+
+    assert (name["index"], name["type"], name["function"]) == (
+        0,
+        "function",
+        {"name": "weather", "arguments": ""},
+    )
+    assert arguments == {"index": 0, "function": {"arguments": '{"place": "Rome", "days": 2}'}}
     assert "<tool_call>" not in json.dumps(chunks)
     assert chunks[-1]["choices"][0]["finish_reason"] == "tool_calls"
+
+
+def test_words_are_streamed_until_a_call_may_begin() -> None:
+    """Token by token; what is held back and turns out to be no call follows."""
+    with serving(FakeEngine(f"Let me look.\n{CALL}", seconds_per_token=0.01)) as server:
+        called = server.chunks(tools=[WEATHER])
+    with serving(FakeEngine("1 <tool", seconds_per_token=0.01)) as server:
+        plain = server.chunks(tools=[WEATHER])
+    said = [
+        [c["delta"]["content"] for one in chunks for c in one["choices"] if "content" in c["delta"]]
+        for chunks in (called, plain)
+    ]
+
+    assert said == [["Let", " me", " look."], ["1", " <tool"]]
+    assert len(_streamed(called)) == 2
+    assert [one[-1]["choices"][0]["finish_reason"] for one in (called, plain)] == [
+        "tool_calls",
+        "stop",
+    ]
 
 
 def test_the_sdk_reads_calls(served: Served) -> None:
@@ -114,7 +144,6 @@ def test_several_calls_are_kept_apart() -> None:
         both = _message(server)
         one = _message(server, parallel_tool_calls=False)
         streamed = server.chunks(tools=[WEATHER])
-    deltas = [c["delta"].get("tool_calls", []) for one in streamed for c in one["choices"]]
 
     assert [json.loads(call["function"]["arguments"])["place"] for call in both["tool_calls"]] == [
         "Rome",
@@ -122,7 +151,7 @@ def test_several_calls_are_kept_apart() -> None:
     ]
     assert len({call["id"] for call in both["tool_calls"]}) == 2
     assert len(one["tool_calls"]) == 1
-    assert [call["index"] for calls in deltas for call in calls] == [0, 1]
+    assert [call["index"] for call in _streamed(streamed)] == [0, 0, 1, 1]
 
 
 @pytest.mark.parametrize(
@@ -188,8 +217,40 @@ def test_what_cannot_be_served_is_refused(served: Served, body: dict[str, Any], 
     assert served.fault(**body)["param"] == param
 
 
-def test_a_model_whose_template_knows_no_tools_is_not_asked() -> None:
-    engine = FakeEngine(CALL)
+@contextmanager
+def _in_lines(*said: str) -> Iterator[Served]:
+    """A model whose chat template knows no tools."""
+    engine = FakeEngine(list(said), in_order=True)
     engine.call_form = "react"  # type: ignore[attr-defined]
     with serving(engine) as server:
-        assert server.fault(tools=[WEATHER])["param"] == "tools"
+        yield server
+
+
+def test_a_model_whose_template_knows_no_tools_is_told_in_lines() -> None:
+    """ReAct: it is told the form, its action is a call, and a result is an observation."""
+    acts = 'Thought: I look.\nAction: weather\nAction Input: {"place": "Rome"}\nObservation: "sun"'
+    with _in_lines(acts, "Thought: I know.\nFinal Answer: It is sunny.") as server:
+        called = _message(server)
+        told = server.engine.requests[-1].branch.text
+        result = {"role": "tool", "tool_call_id": called["tool_calls"][0]["id"], "content": "sunny"}
+        turns = [*ASKED, {k: v for k, v in called.items() if k != "finish_reason"}, result]
+        end = _message(server, messages=turns)
+        heard = server.engine.requests[-1].branch.text
+
+    assert "- weather: The weather of a place. Arguments:" in told
+    assert (called["content"], called["finish_reason"]) == ("Thought: I look.", "tool_calls")
+    assert json.loads(called["tool_calls"][0]["function"]["arguments"]) == {"place": "Rome"}
+    assert 'Action: weather\nAction Input: {"place": "Rome"}\nuser: Observation: "sunny"\n' in heard
+    assert (end["content"], end["finish_reason"]) == ("It is sunny.", "stop")
+
+
+def test_calls_in_lines_are_voted_on_and_streamed() -> None:
+    """As those in a model's own form are; a turn that is a call's JSON alone is one, too."""
+    acts = 'Action: weather\nAction Input: {"days": 2.0, "place": "Rome"}'
+    bare = '{"name": "weather", "arguments": {"place": "Rome", "days": 2}}'
+    with _in_lines(acts, "Final Answer: No.", bare) as server:
+        voted = _message(server, model="fake@sample(n=3) >> vote()")
+        chunks = server.chunks(tools=[WEATHER])
+
+    assert json.loads(voted["tool_calls"][0]["function"]["arguments"])["days"] == 2
+    assert [call["function"].get("name") for call in _streamed(chunks)] == ["weather", None]

@@ -62,6 +62,7 @@ _SAMPLING: dict[Any, Any] = {
     "int | None": lambda p: p.int64(),
     "bool": lambda p: p.bool_(),
     "Constraint | None": lambda p: p.string(),
+    "tuple[tuple[int, float], ...]": lambda p: p.string(),
 }
 """The types of the columns of sampling, by how their fields are annotated."""
 
@@ -73,4 +74,7 @@ def _row(completion: Completion, pool: Pool) -> dict[str, Any]:
     if sampling is not None:
         row |= {f"sampling.{name}": value for name, value in sampling.values.items()}
         row["sampling.constraint"] = sampling.constraint and json.dumps(row["sampling.constraint"])
+        row["sampling.logit_bias"] = (
+            json.dumps(sampling.logit_bias) if sampling.logit_bias else None
+        )
     return row | {f"score.{name}": scores.get(name) for name in pool.columns}

@@ -9,11 +9,13 @@ from typing import Any, Literal, get_args
 from ttc.constraints import Constraint
 from ttc.serve.fields import Fields, boolean, choice, integer, mapping, number, text
 from ttc.serve.refusal import conflicting, invalid
-from ttc.types import AnswerFormat, Budget, Problem
+from ttc.types import MAX_BIAS, AnswerFormat, Budget, Problem, Sampling
 
 __all__ = ["INERT", "Ask", "Ttc", "common", "merged"]
 
 _MAX_STOPS = 16
+_MAX_BIASED = 1_024
+_ID_DIGITS = 10
 _FORMATS = get_args(AnswerFormat)
 _SEED = 2**63
 _NONE: Mapping[str, Any] = {}
@@ -37,7 +39,6 @@ INERT: Mapping[str, Callable[[Any], bool]] = {
     "service_tier": lambda given: given == "auto",
     "modalities": lambda given: given == ["text"],
     "verbosity": lambda given: given == "medium",
-    "logit_bias": lambda given: given == {},
     "suffix": lambda given: given == "",
 }
 """What changes nothing: what only names the request, and what says the API's default."""
@@ -74,8 +75,12 @@ class Ask:
     model: str
     spec: str | None
     """The strategy that it names, in the model's name or in `ttc`."""
-    problem: Problem
+    problems: tuple[Problem, ...]
+    """A conversation, or prompts. Each has choices of its own."""
+    tokens: tuple[tuple[int, ...], ...] = ()
+    """The tokens of each prompt, where they were given in place of a text."""
     n: int = 1
+    """Choices of each prompt."""
     max_tokens: int | None = None
     drawn: Mapping[str, Any] = field(default_factory=dict)
     """Sampling parameters that ask for something."""
@@ -118,11 +123,13 @@ def common(fields: Fields, max_choices: int) -> dict[str, Any]:
     include_usage = inner.take("include_usage", boolean, False)
     inner.inert({"include_obfuscation": lambda given: given is False})
     inner.end()
-    drawn = {}
+    drawn: dict[str, Any] = {}
     for name, (rule, nothing) in _DRAWN.items():
         value = fields.take(name, rule, None)
         if value is not None and value != nothing:
             drawn[name] = value
+    if bias := fields.take("logit_bias", _bias, ()):
+        drawn["logit_bias"] = bias
     return {
         "model": model,
         "spec": spec if at else told.strategy,
@@ -161,6 +168,19 @@ def _ttc(fields: Fields) -> Ttc:
     )
     inner.end()
     return told
+
+
+def _bias(name: str, given: Any) -> tuple[tuple[int, float], ...]:
+    rule = number(-MAX_BIAS, MAX_BIAS)
+    if len(mapping(name, given)) > _MAX_BIASED:
+        raise invalid(name, f"{name} is of at most {_MAX_BIASED} tokens, not {len(given)}")
+    if not all(token.isdecimal() and len(token) <= _ID_DIGITS for token in given):
+        raise invalid(name, f"{name} names tokens by their ids, such as {{'50256': -100}}")
+    pairs = tuple((int(token), rule(name, bias)) for token, bias in given.items())
+    try:
+        return Sampling(logit_bias=pairs).logit_bias
+    except ValueError as error:
+        raise invalid(name, str(error)) from None
 
 
 def _stops(name: str, given: Any) -> tuple[str, ...]:

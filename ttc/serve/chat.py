@@ -38,10 +38,12 @@ def chat_ask(body: Any, settings: Settings) -> Ask:
     if form is not None and told:
         raise conflicting("response_format", "a call has a form of its own; leave one out")
     asked = Ask(
-        problem=Problem(
-            messages=messages,
-            tools=told,
-            answer_format=_answer_format(shared["ttc"].answer_format, form),
+        problems=(
+            Problem(
+                messages=messages,
+                tools=told,
+                answer_format=_answer_format(shared["ttc"].answer_format, form),
+            ),
         ),
         tools=told,
         tool_choice=chosen,

@@ -12,6 +12,8 @@ from ttc.types import MAX_LOGPROBS, Problem
 
 __all__ = ["completions_ask"]
 
+_MAX_PROMPTS = 128
+
 
 def completions_ask(body: Any, settings: Settings) -> Ask:
     """What a body asks for.
@@ -21,7 +23,7 @@ def completions_ask(body: Any, settings: Settings) -> Ask:
     """
     fields = Fields(body)
     shared = common(fields, settings.max_choices)
-    prompt = fields.need("prompt", _prompt)
+    prompts = fields.need("prompt", _prompts)
     best_of = fields.take("best_of", integer(1, settings.max_choices), shared["n"])
     if best_of != shared["n"]:
         raise unsupported(
@@ -30,7 +32,14 @@ def completions_ask(body: Any, settings: Settings) -> Ask:
             "as MODEL@best_of_n(...)",
         )
     asked = Ask(
-        problem=Problem(prompt=prompt, answer_format=shared["ttc"].answer_format),
+        problems=tuple(
+            Problem(
+                prompt=prompt if isinstance(prompt, str) else "",
+                answer_format=shared["ttc"].answer_format,
+            )
+            for prompt in prompts
+        ),
+        tokens=() if isinstance(prompts[0], str) else prompts,
         max_tokens=merged(fields, "max_tokens", least=0),
         logprobs=fields.take("logprobs", integer(0, MAX_LOGPROBS), None),
         echo=fields.take("echo", boolean, False),
@@ -45,11 +54,24 @@ def completions_ask(body: Any, settings: Settings) -> Ask:
     return asked
 
 
-def _prompt(where: str, given: Any) -> str:
-    if isinstance(given, list) and len(given) == 1:
-        given = given[0]
-    if not isinstance(given, str):
-        raise unsupported(where, f"{where} is one text; send one request for each, and no tokens")
-    if not given:
-        raise invalid(where, f"{where} is not empty")
-    return given
+def _prompts(where: str, given: Any) -> tuple[Any, ...]:
+    """Texts, or tuples of tokens; all of one kind, and none of them empty."""
+    prompts = given if isinstance(given, list) and not _is_tokens(given) else [given]
+    if not 1 <= len(prompts) <= _MAX_PROMPTS:
+        raise invalid(where, f"{where} is 1 to {_MAX_PROMPTS} prompts, not {len(prompts)}")
+    if all(isinstance(prompt, str) and prompt for prompt in prompts):
+        return tuple(prompts)
+    if all(_is_tokens(prompt) for prompt in prompts):
+        return tuple(map(tuple, prompts))
+    raise invalid(
+        where,
+        f"{where} is a text, a list of token ids, or a list of either, and none of them is empty",
+    )
+
+
+def _is_tokens(given: Any) -> bool:
+    return (
+        isinstance(given, list)
+        and bool(given)
+        and all(type(token) is int and token >= 0 for token in given)
+    )

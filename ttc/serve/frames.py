@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import orjson
@@ -21,8 +21,8 @@ from ttc.serve.news import News
 from ttc.serve.refusal import Refusal, refusal_of
 from ttc.serve.reply import Choice, choices_of, told_of, usage_of
 from ttc.serve.service import Service
-from ttc.serve.shapes import chunk, delta, last_delta
-from ttc.serve.thoughts import Thoughts
+from ttc.serve.shapes import Told, chunk, delta, echoed, last_delta, logprobs_of
+from ttc.serve.telling import Telling
 from ttc.serve.watching import ClientGone, disconnected, ended
 from ttc.types import Chunk, Event, Outcome
 
@@ -62,9 +62,13 @@ class Frames:
         self._news = News(service.settings.heartbeat_s)
         self._pieces: deque[tuple[int, str, str]] = deque()
         self._progress: deque[dict[str, Any]] = deque(maxlen=_MAX_EVENTS)
-        begun = job.root.text.rstrip().endswith("<think>")
-        self._thoughts = [Thoughts(begun=begun) for _ in range(job.ask.n)]
-        self._sent: list[list[str]] = [[] for _ in range(job.ask.n)]
+        policy = job.engines["policy"]
+        self._tellings = [
+            Telling(job.ask, policy, job.prompt_of(choice).root)
+            for choice in range(job.num_choices)
+        ]
+        self._sent: list[list[str]] = [[] for _ in range(job.num_choices)]
+        self._told = [Told() for _ in range(job.num_choices)]
         self._forms: dict[int, tuple[bytes, bytes]] = {}
         """What stands around the text of a piece, for each choice that was named."""
         self._first: float | None = None
@@ -72,9 +76,7 @@ class Frames:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Sends everything."""
         job = self._job
-        # What may turn out to be a call, or has to bring log probabilities, waits for its end.
-        at_once = job.plain is not None and job.ask.logprobs is None and not job.ask.tools
-        tell = self._tell if at_once else None
+        tell = None if job.plain is None else self._tell
         watch = self._watch if job.ask.ttc.events or job.ask.ttc.thinking else None
         work = asyncio.ensure_future(self._service.perform(job, tell, watch))
         work.add_done_callback(lambda _: self._news.tell())
@@ -118,6 +120,8 @@ class Frames:
             await self._send(send, _COMMENT)
             while not work.done():
                 is_silent = await self._wait(gone)
+                for telling in self._tellings if self._job.ask.logprobs else ():
+                    await telling.expect()
                 await self._send(send, self._drained() or (_COMMENT if is_silent else b""))
             choices = await choices_of(self._job, work.result())
             await self._send(send, self._drained() + self._ending(choices))
@@ -169,7 +173,7 @@ class Frames:
     # What comes from the run, in its own event loop.
 
     def _tell(self, index: int, piece: Chunk) -> None:
-        thought, answer = self._thoughts[index].feed(piece.text)
+        thought, answer = self._tellings[index].feed(piece)
         if answer or (thought and self._job.ask.ttc.thinking):
             self._pieces.append((index, thought, answer))
             self._news.tell()
@@ -196,26 +200,37 @@ class Frames:
             while self._pieces and self._pieces[0][0] == index:
                 _, more_thought, more_answer = self._pieces.popleft()
                 thought, answer = thought + more_thought, answer + more_answer
-            frames.append(self._said(index, thought, answer))
+            frames.append(self._said(index, thought, answer, self._due(index, answer)))
         return b"".join(frames)
 
-    def _said(self, index: int, thought: str, answer: str, **more: Any) -> bytes:
+    def _due(self, index: int, answer: str) -> dict[str, Any] | None:
+        """What is told of the tokens that an answer's next characters bring to their end."""
+        if self._job.ask.logprobs is None:
+            return None
+        told = self._told[index]
+        told.num_chars += len(answer)
+        tokens = self._tellings[index].due(told.num_chars)
+        return logprobs_of(self._job, index, tokens, told) if tokens else None
+
+    def _said(
+        self, index: int, thought: str, answer: str, logprobs: dict[str, Any] | None = None
+    ) -> bytes:
         said: dict[str, Any] = {}
         self._sent[index].append(answer)
         form = self._forms.get(index)
-        if form is not None and answer and not (thought or more):
+        if form is not None and answer and not (thought or logprobs):
             return form[0] + orjson.dumps(answer) + form[1]
         if form is None:
             self._forms[index] = self._form(index)
             said["role"] = "assistant"
-            answer = (self._job.ask.problem.prompt or "") * self._job.ask.echo + answer
+            answer = echoed(self._job, index) + answer
         if thought and self._job.ask.ttc.thinking and self._job.ask.endpoint == "chat":
             said["reasoning_content"] = thought
-        if answer or "role" in said:
+        if answer or logprobs or "role" in said:
             said["content"] = answer
         if not said:
             return b""
-        choice = {**delta(self._job, index, **said), **more}
+        choice = {**delta(self._job, index, **said), "logprobs": logprobs}
         return _frame(chunk(self._job, self._model, [choice]))
 
     def _form(self, index: int) -> tuple[bytes, bytes]:
@@ -232,26 +247,38 @@ class Frames:
             if not choice.content.startswith(sent):
                 raise Refusal(500, "the text was revised while it was sent", code="internal_error")
             rest = choice.content[len(sent) :]
-            more = {}
-            if choice.tokens is not None:
-                more["logprobs"] = last_delta(self._job, choice, with_logprobs=True)["logprobs"]
-            is_first = choice.index not in self._forms
-            if rest or is_first or more:
+            logprobs = self._rest(choice)
+            if rest or logprobs or choice.index not in self._forms:
                 pieces = [rest[at : at + _PIECE] for at in range(0, len(rest), _PIECE)] or [""]
-                frames.append(self._said(choice.index, "", pieces[0], **more))
+                frames.append(self._said(choice.index, "", pieces[0], logprobs))
                 frames += [self._said(choice.index, "", piece) for piece in pieces[1:]]
-            if choice.calls:
-                calls = [{"index": n, **call} for n, call in enumerate(choice.calls)]
-                called = delta(self._job, choice.index, tool_calls=calls)
-                frames.append(_frame(chunk(self._job, self._model, [called])))
+            frames += [_frame(chunk(self._job, self._model, [d])) for d in self._called(choice)]
         for choice in choices:
-            last = last_delta(self._job, choice, with_logprobs=False)
+            last = last_delta(self._job, choice)
             told = {"ttc": told_of(self._job, choices)} if choice is choices[-1] else {}
             frames.append(_frame(chunk(self._job, self._model, [last], **told)))
         if self._job.ask.include_usage:
             usage = usage_of(self._job, choices)
             frames.append(_frame({**chunk(self._job, self._model, []), "usage": usage}))
         return b"".join([*frames, _DONE])
+
+    def _rest(self, choice: Choice) -> dict[str, Any] | None:
+        """What is told of the tokens that were not told before, or of a prompt that is echoed."""
+        told = self._told[choice.index]
+        if choice.tokens is None or 0 < told.num_tokens == len(choice.tokens):
+            return None
+        return logprobs_of(self._job, choice.index, choice.tokens[told.num_tokens :], told)
+
+    def _called(self, choice: Choice) -> Iterator[dict[str, Any]]:
+        """The pieces of a choice's calls: of each its name, and then its arguments."""
+        for place, call in enumerate(choice.calls):
+            function, head = call["function"], {"id": call["id"], "type": call["type"]}
+            named = {"index": place, **head, "function": {**function, "arguments": ""}}
+            yield delta(self._job, choice.index, tool_calls=[named])
+            given = function["arguments"]
+            for at in range(0, len(given), _PIECE):
+                piece = {"index": place, "function": {"arguments": given[at : at + _PIECE]}}
+                yield delta(self._job, choice.index, tool_calls=[piece])
 
 
 def _frame(content: dict[str, Any]) -> bytes:

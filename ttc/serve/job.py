@@ -9,20 +9,20 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from ttc.control import Control
-from ttc.graph import Node
 from ttc.journal import derive_seed
 from ttc.limits import Limits
 from ttc.ports import Engine
 from ttc.prices import Prices
+from ttc.resources import shares
 from ttc.sandbox.zygote import SandboxChoice
 from ttc.serve.ask import Ask
-from ttc.serve.echo import Read
 from ttc.serve.keys import Key
 from ttc.serve.ledger import Reservation
 from ttc.serve.plain import Plain, Tell
+from ttc.serve.prompts import Prompt
 from ttc.serve.traces import Traces
 from ttc.solve import Arguments, run_one
-from ttc.types import Branch, Budget, Event, Outcome, Usage
+from ttc.types import Budget, Event, Outcome, Usage
 
 __all__ = ["Job", "Watch"]
 
@@ -37,10 +37,8 @@ class Job:
     key: Key
     ask: Ask
     engines: Mapping[str, Engine]
-    graph: Node
-    """The compiled strategy; of a plain sample without a listener."""
-    root: Branch
-    """The prompt."""
+    prompts: tuple[Prompt, ...]
+    """What it asks; the choices of the first one come first."""
     limit: Budget
     """What it may spend, over all its choices."""
     prices: Prices
@@ -58,8 +56,6 @@ class Job:
     is_cancelled: bool = False
     traces: Traces | None = None
     """Where its runs are kept for the viewer."""
-    prompt: list[Read] = field(default_factory=list)
-    """What was read of the prompt, where it is to be echoed with its log probabilities."""
     seed: int = 0
     has_begun: asyncio.Event = field(default_factory=asyncio.Event)
     """Set once it waits no longer."""
@@ -73,8 +69,32 @@ class Job:
     @property
     def plain(self) -> Plain | None:
         """The node of a plain sample."""
-        last = self.graph.children()[-1]
-        return last if isinstance(last, Plain) else None
+        return self.prompts[0].plain
+
+    @property
+    def num_choices(self) -> int:
+        """Choices of all its prompts."""
+        return len(self.prompts) * self.ask.n
+
+    def prompt_of(self, choice: int) -> Prompt:
+        """The prompt that a choice answers."""
+        return self.prompts[choice // self.ask.n]
+
+    @property
+    def firsts(self) -> range:
+        """Its runs, by the first of each one's choices: a plain sample is one for each prompt."""
+        return range(0, self.num_choices, 1 if self.plain is None else self.ask.n)
+
+    def budgets(self) -> list[Budget]:
+        """What each run may spend: of tokens by what it may need, and else alike."""
+        runs = [self.prompt_of(first) for first in self.firsts]
+        budgets = Limits(self.limit, None, None, 1).of_each(len(runs))
+        needs = [prompt.most["tokens"] for prompt in runs]
+        known = [need for need in needs if need]
+        if self.limit.tokens is None or len(known) < len(runs):
+            return budgets
+        parts = shares(self.limit.tokens, known)
+        return [replace(b, tokens=part) for b, part in zip(budgets, parts, strict=True)]
 
     def cancel(self) -> None:
         """Ends it: no branch of it lives one engine step later."""
@@ -83,22 +103,16 @@ class Job:
             control.cancel()
 
     async def run(self, tell: Tell | None = None, watch: Watch | None = None) -> list[Outcome]:
-        """Its outcomes, one for each choice, or one with all choices of a plain sample.
+        """Its outcomes, one for each choice, or one with all choices of a plain sample's prompt.
 
         Args:
             tell: is told the pieces of a plain sample.
             watch: is told what happens.
         """
         self.has_begun.set()
-        plain, graph = self.plain, self.graph
-        if plain is not None:
-            told = plain if tell is None else replace(plain, tell=tell)
-            graph = graph.rebuilt((*graph.children()[:-1], told))
-        num_runs = 1 if plain is not None else self.ask.n
-        budgets = Limits(self.limit, None, None, 1).of_each(num_runs)
         runs = [
-            self._run(index, graph, replace(budget, seconds=self.left), watch)
-            for index, budget in enumerate(budgets)
+            self._run(first, tell, replace(budget, seconds=self.left), watch)
+            for first, budget in zip(self.firsts, self.budgets(), strict=True)
         ]
         tasks = [asyncio.ensure_future(run) for run in runs]
         try:
@@ -109,8 +123,16 @@ class Job:
             self.reservation.settle(self.usage)
         return list(outcomes)
 
-    async def _run(self, index: int, graph: Node, budget: Budget, watch: Watch | None) -> Outcome:
-        seed = self.seed if index == 0 else derive_seed(self.seed, "choice", index)
+    async def _run(
+        self, index: int, tell: Tell | None, budget: Budget, watch: Watch | None
+    ) -> Outcome:
+        """Runs what a choice, or of a plain sample each of a prompt's choices, comes from.
+
+        Its seed is that of a request for this prompt alone.
+        """
+        own, prompt = index % self.ask.n, self.prompt_of(index)
+        seed = self.seed if own == 0 else derive_seed(self.seed, "choice", own)
+        graph = prompt.telling(tell and (lambda n, chunk: tell(index + n, chunk)))
         control = Control()
         if self.is_cancelled:
             control.cancel()
@@ -120,7 +142,7 @@ class Job:
             trace = self.traces.begin(
                 self.key,
                 f"{self.id}-{index}",
-                self.ask.problem,
+                prompt.problem,
                 graph,
                 budget=budget,
                 engines=self.engines,
@@ -142,7 +164,7 @@ class Job:
             control,
             self.sandbox,
         )
-        outcome = await run_one(self.ask.problem, graph, self.engines, arguments, budget, None)
+        outcome = await run_one(prompt.problem, graph, self.engines, arguments, budget, None)
         self.usage += outcome.usage
         if trace is not None:
             trace.finish(outcome)

@@ -9,17 +9,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ttc.constraints import Schema
-from ttc.generation import Spelling
 from ttc.ports import Engine
 from ttc.registry import lookup
 from ttc.resources import RESERVED
 from ttc.serve.job import Job
 from ttc.serve.refusal import Refusal, invalid, unsupported
+from ttc.serve.share import speller
 from ttc.serve.thoughts import split
 from ttc.serve.tools import calls_of
 from ttc.types import Branch, Candidate, Outcome, Usage
 
-__all__ = ["Choice", "choices_of", "told_of", "usage_of"]
+__all__ = ["Choice", "Token", "choices_of", "told_of", "tops_of", "usage_of"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,9 +56,9 @@ async def choices_of(job: Job, outcomes: Sequence[Outcome]) -> list[Choice]:
         Refusal: there is nothing to return, or not what was asked for.
     """
     choices = []
-    for index in range(job.ask.n):
-        outcome = outcomes[0] if job.plain is not None else outcomes[index]
-        candidate = _chosen(job, outcome, index)
+    for index in range(job.num_choices):
+        outcome = outcomes[index if job.plain is None else index // job.ask.n]
+        candidate = _chosen(job, outcome, index % job.ask.n)
         choices.append(await _choice(job, outcome, candidate, index))
     if job.ask.constraint is not None:
         await _check_form(job, choices)
@@ -102,18 +102,25 @@ async def _choice(job: Job, outcome: Outcome, candidate: Candidate | None, index
             tokens=None if job.ask.logprobs is None else (),
             outcome=outcome,
         )
-    begun = job.root.text.rstrip().endswith("<think>")
+    root = job.prompt_of(index).root
+    begun = root.text.rstrip().endswith("<think>")
     thought, content = split(candidate.text, begun=begun)
     engine = job.engines[candidate.branch.role]
     segments = [s for s in candidate.branch.lineage() if s.finish_reason is not None]
     num_tokens = sum(segment.length or 0 for segment in segments)
     if thought:
-        before = engine.append(job.root, candidate.text[: len(candidate.text) - len(content)])
+        before = engine.append(root, candidate.text[: len(candidate.text) - len(content)])
         num_tokens = max(0, num_tokens - (before.length or 0))
     tokens = None
     if job.ask.logprobs is not None:
         hidden = len(candidate.text) - len(content)
-        tokens = await _tokens_of(engine, candidate.branch, hidden, job.ask.logprobs)
+        tokens = await _tokens_of(
+            engine,
+            candidate.branch,
+            hidden,
+            job.ask.logprobs,
+            with_end=job.ask.endpoint == "completions",
+        )
     finish = "stop" if candidate.status == "finished" else "length"
     calls: list[dict[str, Any]] = []
     if job.ask.tools and finish == "stop":  # a call that was cut is never mended
@@ -133,12 +140,18 @@ async def _choice(job: Job, outcome: Outcome, candidate: Candidate | None, index
     )
 
 
-async def _tokens_of(engine: Engine, branch: Branch, hidden: int, top: int) -> tuple[Token, ...]:
-    """The tokens of a branch's output whose text begins after so many characters."""
+async def _tokens_of(
+    engine: Engine, branch: Branch, hidden: int, top: int, *, with_end: bool
+) -> tuple[Token, ...]:
+    """The tokens of a branch's output whose text begins after so many characters.
+
+    The end token, which has no text, is one of them `with_end`: whoever reads a raw prompt counts
+    what came of it in tokens.
+    """
     tokens: list[Token] = []
     place = 0
     for segment in branch.lineage():
-        if segment.parent is None or not segment.text:
+        if segment.parent is None or not (segment.text or segment.token_ids):
             continue
         if segment.logprobs is None or segment.token_ids is None:
             raise unsupported(
@@ -147,7 +160,8 @@ async def _tokens_of(engine: Engine, branch: Branch, hidden: int, top: int) -> t
                 "probabilities; leave logprobs out",
             )
         pieces = await asyncio.to_thread(_pieces, engine, segment)
-        tops = await _tops(engine, segment, len(pieces), top)
+        pieces += [""] * (with_end and isinstance(segment.stop_reason, int))
+        tops = await tops_of(engine, segment, range(len(pieces)), top)
         for piece, logprob, others in zip(pieces, segment.logprobs, tops, strict=False):
             if place >= hidden:
                 tokens.append(Token(text=piece, logprob=logprob, top=others))
@@ -167,24 +181,30 @@ def _pieces(engine: Engine, segment: Branch) -> list[str]:
         if taken < len(segment.token_ids or ()):
             text = engine.cut(segment, given + taken).text
         text = text[: len(segment.text)]  # a stop string is no part of the text
+        while not segment.text.startswith(text):
+            text = text[:-1]  # a character of which only a part is there
         pieces.append(text[len(before) :])
         before = text
     return pieces
 
 
-async def _tops(
-    engine: Engine, segment: Branch, count: int, top: int
+async def tops_of(
+    engine: Engine, segment: Branch, places: range, top: int
 ) -> list[tuple[tuple[str, float], ...]]:
-    """For each token the most probable ones in its place, with the bits of the generation."""
-    if not top or not count or not isinstance(engine, Spelling):
-        return [()] * count
+    """For some of a segment's tokens the most probable ones in their place.
+
+    They have the bits of the generation.
+    """
+    spells = speller(engine)
+    if not top or not places or spells is None:
+        return [()] * len(places)
     given = sum(s.length or 0 for s in segment.lineage()) - (segment.length or 0)
-    at = [given + place for place in range(count)]
+    at = [given + place for place in places]
     reading = engine.next_tokens(segment, top, at=at)
     found = await asyncio.wrap_future(reading.future)
     return [
         tuple(
-            (engine.spell(token).decode(errors="replace"), logprob)
+            (spells.spell(token).decode(errors="replace"), logprob)
             for token, logprob in zip(one.token_ids, one.logprobs, strict=True)
         )
         for one in found

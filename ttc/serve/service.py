@@ -5,32 +5,32 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from ttc.errors import ContextOverflow, EngineError, GraphError, PriceError
-from ttc.flow import Cost, Flow
-from ttc.generation import Spelling
+from ttc.errors import GraphError, PriceError
 from ttc.graph import Node, compile_graph
 from ttc.ports import Engine
 from ttc.prices import Prices, check_limits
+from ttc.react import NEXT_LINE
 from ttc.resources import LOGICAL, RESERVED
 from ttc.serve.ask import Ask
-from ttc.serve.echo import Echo, Read
 from ttc.serve.job import Job, Watch
 from ttc.serve.keys import Key
 from ttc.serve.ledger import Ledger, ledger_sizes
 from ttc.serve.line import Line
 from ttc.serve.plain import Plain, Tell
+from ttc.serve.prompts import Prompt, check_least, prompts_of
 from ttc.serve.refusal import Refusal, conflicting, invalid, unsupported
 from ttc.serve.settings import Settings
-from ttc.serve.share import share_of
+from ttc.serve.share import share_of, speller
 from ttc.serve.strategy import chosen, fitted
-from ttc.serve.tools import held_to
+from ttc.serve.tools import held_to, in_lines
 from ttc.serve.traces import Traces
-from ttc.types import Branch, Budget, Outcome, Sampling
+from ttc.spoken import form_for
+from ttc.types import Budget, Outcome, Sampling
 
 __all__ = ["Service"]
 
@@ -97,31 +97,26 @@ class Service:
             for role, engine in {**self.roles, "policy": self._model(key, ask)}.items()
         }
         if ask.tools:
-            form = held_to(ask.tool_choice, ask.tools, engines["policy"])
-            ask = replace(ask, constraint=form)
+            ask = _with_tools(ask, engines["policy"])
         graph, overridden = self._graph(key, ask, engines)
-        root = _root(engines["policy"], ask)
-        prompt: list[Read] = []
-        if ask.echo and ask.logprobs is not None:
-            graph = _echoing(graph, ask, root, prompt)
+        prompts = prompts_of(ask, graph, engines)
         limit = self._limit(ask, engines)
-        most = self._most(ask, graph, limit, _prompt_tokens(graph, ask, engines, root))
-        _check_least(limit, root)
+        most = self._most(ask, prompts, limit)
         job = Job(
             key=key,
             ask=ask,
             engines=engines,
-            graph=graph,
-            root=root,
+            prompts=prompts,
             limit=limit,
             prices=self.prices,
             sandbox=self.settings.sandbox,
             deadline=began + min(self.settings.deadline_s, limit.seconds or float("inf")),
             overridden=overridden,
-            prompt=prompt,
             traces=self.traces,
             seed=secrets.randbits(53) if ask.seed is None else ask.seed,
         )
+        runs = [job.prompt_of(first) for first in job.firsts]
+        check_least(list(zip(runs, job.budgets(), strict=True)))
         return job, most
 
     async def perform(
@@ -202,7 +197,7 @@ class Service:
                 raise invalid("response_format", f"it cannot be held to: {error}") from None
         graph = chosen(ask, self.settings, key)
         if graph is None:
-            return compile_graph(self._plain(ask)), ()
+            return compile_graph(self._plain(ask, engines["policy"])), ()
         if ask.spec is not None and ask.spec not in self.settings.named:
             _check_roles(key, graph)
         graph, overridden = fitted(graph, ask, self.settings.sampling)
@@ -214,10 +209,13 @@ class Service:
             ) from None
         return compile_graph(graph), overridden
 
-    def _plain(self, ask: Ask) -> Node:
+    def _plain(self, ask: Ask, engine: Engine) -> Node:
         sampling = Sampling(constraint=ask.constraint, logprobs=ask.logprobs or 0, **ask.drawn)
         most = self.settings.max_tokens if ask.max_tokens is None else max(1, ask.max_tokens)
-        return Plain(n=ask.n, max_tokens=most, sampling=sampling, until=ask.until)
+        until = ask.until
+        if ask.tools and ask.constraint is None and form_for(engine) == "react":
+            until = (*until, NEXT_LINE)  # what follows it the model would only imagine
+        return Plain(n=ask.n, max_tokens=most, sampling=sampling, until=until)
 
     def _limit(self, ask: Ask, engines: Mapping[str, Engine]) -> Budget:
         """The least of what it asks for and what is allowed."""
@@ -241,20 +239,21 @@ class Service:
         found = {role: self.prices.of(engine.name, on=today) for role, engine in engines.items()}
         check_limits(budget, engines, {role: p for role, p in found.items() if p is not None})
 
-    def _most(self, ask: Ask, graph: Node, limit: Budget, prompt: int) -> dict[str, int]:
+    def _most(self, ask: Ask, prompts: Sequence[Prompt], limit: Budget) -> dict[str, int]:
         """What a request reserves: the most that it can use, and at most its limit."""
-        runs = 1 if isinstance(graph.children()[-1], Plain) else ask.n
-        worst = graph.bound(Flow())
+        runs = 1 if prompts[0].plain is not None else ask.n
+        needs = {name: [prompt.most[name] for prompt in prompts] for name in LOGICAL}
+        worst = {
+            name: None if None in each else sum(most or 0 for most in each) * runs
+            for name, each in needs.items()
+        }
         is_own = ask.spec is not None and ask.spec not in self.settings.named
         if is_own:
-            self._check_bound(worst, runs)
+            self._check_bound(worst)
         sizes = ledger_sizes(limit)
-        known = {name: getattr(worst, name) for name in LOGICAL}
-        if known["tokens"] is not None:
-            known["tokens"] += prompt
-        for name, most in known.items():
+        for name, most in worst.items():
             if most is not None:
-                sizes[name] = min(most * runs, sizes.get(name, most * runs))
+                sizes[name] = min(most, sizes.get(name, most))
             elif name not in sizes and (is_own or name == "tokens"):
                 raise invalid(
                     "ttc.budget",
@@ -263,18 +262,26 @@ class Service:
                 )
         return {name: sizes[name] for name in RESERVED if name in sizes}
 
-    def _check_bound(self, worst: Cost, runs: int) -> None:
+    def _check_bound(self, worst: Mapping[str, int | None]) -> None:
         for name in ("calls", "verifier_calls"):
-            most = getattr(worst, name)
+            most = worst[name]
             if most is None:
                 raise invalid("model", f"nothing bounds the strategy's {name}", "invalid_strategy")
-            if most * runs > self.settings.max_calls:
+            if most > self.settings.max_calls:
                 raise invalid(
                     "model",
-                    f"the strategy may need {most * runs} {name}, and {self.settings.max_calls} "
+                    f"the strategy may need {most} {name}, and {self.settings.max_calls} "
                     "are allowed; ask for less",
                     "invalid_strategy",
                 )
+
+
+def _with_tools(ask: Ask, engine: Engine) -> Ask:
+    """A request whose model is told of its tools, and made to call one where it has to."""
+    held = replace(ask, constraint=held_to(ask.tool_choice, ask.tools, engine))
+    if form_for(engine) != "react":
+        return held
+    return replace(held, problems=tuple(in_lines(p, ask.tool_choice) for p in ask.problems))
 
 
 def _check_roles(key: Key, graph: Node) -> None:
@@ -290,7 +297,8 @@ def _check_roles(key: Key, graph: Node) -> None:
 
 
 def _check_engine(engine: Engine, ask: Ask) -> None:
-    can = engine.capabilities
+    can, spells = engine.capabilities, speller(engine)
+    _check_bias(engine, ask)
     if ask.constraint is not None and not can.grammar:
         raise unsupported(
             "response_format", "this model's engine cannot hold a text to a form; leave it out"
@@ -300,11 +308,11 @@ def _check_engine(engine: Engine, ask: Ask) -> None:
             "logprobs" if not can.logprobs else "top_logprobs",
             f"this model tells at most {can.logprobs} log probabilities of a token",
         )
-    if ask.logprobs and (can.next_tokens < ask.logprobs or not isinstance(engine, Spelling)):
+    if ask.logprobs and (can.next_tokens < ask.logprobs or spells is None):
         raise unsupported(
             "top_logprobs", f"this model tells {can.next_tokens} other tokens; ask for fewer"
         )
-    if ask.echo and ask.logprobs is not None and not (can.score and isinstance(engine, Spelling)):
+    if ask.echo and ask.logprobs is not None and not (can.score and spells):
         raise unsupported("echo", "this model's engine reads no given text; leave echo out")
     if ask.constraint is not None and ask.until:
         raise conflicting(
@@ -312,60 +320,12 @@ def _check_engine(engine: Engine, ask: Ask) -> None:
         )
 
 
-def _echoing(graph: Node, ask: Ask, root: Branch, prompt: list[Read]) -> Node:
-    """A plain sample that reads its prompt first; without any output, it only does that."""
-    first = graph.children()[0]
-    if not isinstance(first, Plain):
-        raise unsupported("echo", "echo with logprobs is served without a strategy; leave it out")
-    echo = Echo(top=ask.logprobs or 0, num_tokens=root.num_tokens, tell=prompt.append)
-    return compile_graph(echo if ask.max_tokens == 0 else echo >> first)
-
-
-def _root(engine: Engine, ask: Ask) -> Branch:
-    """The prompt, if it leaves room for one token."""
-    try:
-        root = engine.root(ask.problem, "policy")
-    except ContextOverflow as error:
-        raise _overflow(str(error), ask) from None
-    except EngineError as error:
-        raise invalid("messages" if ask.endpoint == "chat" else "prompt", str(error)) from None
-    room = None if engine.context is None else engine.context - root.num_tokens
-    if room is not None and room < 1:
-        raise _overflow(
-            f"the prompt has {root.num_tokens} tokens and needs room for one more, and the context "
-            f"holds {engine.context}; shorten the prompt",
-            ask,
-        )
-    return root
-
-
-def _overflow(message: str, ask: Ask) -> Refusal:
-    param = "messages" if ask.endpoint == "chat" else "prompt"
-    return invalid(param, message, "context_length_exceeded")
-
-
-def _prompt_tokens(graph: Node, ask: Ask, engines: Mapping[str, Engine], root: Branch) -> int:
-    """The tokens of the problem's prompt, for every role that reads it; `root` is the policy's."""
-    roles = frozenset().union(*(placed.node.roles for placed in graph.walk())) - {"policy"}
-    others = [
-        engines[role].root(ask.problem, role)
-        for role in sorted(roles)
-        if not engines[role].capabilities.reward
-    ]
-    return sum(one.num_tokens for one in (root, *others))
-
-
-def _check_least(limit: Budget, root: Branch) -> None:
-    least = root.num_tokens + 1
-    if limit.tokens is not None and limit.tokens < least:
+def _check_bias(engine: Engine, ask: Ask) -> None:
+    bias, spells = ask.drawn.get("logit_bias", ()), speller(engine)
+    if bias and not engine.capabilities.logit_bias:
+        raise unsupported("logit_bias", "this model's engine takes no logit_bias; leave it out")
+    if bias and spells is not None and bias[-1][0] >= spells.vocab_size:
         raise invalid(
-            "ttc.budget",
-            f"the request needs at least {least} tokens and may have {limit.tokens}; raise "
-            "ttc.budget.tokens, or shorten the prompt",
-            "budget_too_small",
+            "logit_bias",
+            f"this model has the tokens 0 to {spells.vocab_size - 1}, no {bias[-1][0]}",
         )
-    for name in ("calls", "seconds"):
-        if getattr(limit, name) == 0:
-            raise invalid(
-                "ttc.budget", f"the request needs {name} and may have 0", "budget_too_small"
-            )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from ttc.serve.job import Job
@@ -11,7 +12,16 @@ from ttc.serve.reply import Choice, Token, told_of, usage_of
 
 _Spelled = tuple[str, float | None, tuple[tuple[str, float], ...]]
 
-__all__ = ["chunk", "delta", "fingerprint", "last_delta", "whole"]
+__all__ = [
+    "Told",
+    "chunk",
+    "delta",
+    "echoed",
+    "fingerprint",
+    "last_delta",
+    "logprobs_of",
+    "whole",
+]
 
 
 def fingerprint(job: Job) -> str:
@@ -46,12 +56,9 @@ def delta(job: Job, index: int, **said: Any) -> dict[str, Any]:
     return {"index": index, "text": text, "logprobs": None, "finish_reason": None}
 
 
-def last_delta(job: Job, choice: Choice, *, with_logprobs: bool) -> dict[str, Any]:
+def last_delta(job: Job, choice: Choice) -> dict[str, Any]:
     """A choice of the chunk that ends it."""
-    ended = {**delta(job, choice.index), "finish_reason": choice.finish_reason}
-    if with_logprobs and choice.tokens is not None:
-        ended["logprobs"] = _logprobs(job, choice)
-    return ended
+    return {**delta(job, choice.index), "finish_reason": choice.finish_reason}
 
 
 def _head(job: Job, model: str, kind: str) -> dict[str, Any]:
@@ -75,41 +82,70 @@ def _message(job: Job, choice: Choice) -> dict[str, Any]:
     return {
         "index": choice.index,
         "message": message,
-        "logprobs": None if choice.tokens is None else _logprobs(job, choice),
+        "logprobs": _all_logprobs(job, choice),
         "finish_reason": choice.finish_reason,
     }
 
 
 def _text(job: Job, choice: Choice) -> dict[str, Any]:
-    before = (job.ask.problem.prompt or "") if job.ask.echo else ""
     return {
         "index": choice.index,
-        "text": before + choice.content,
-        "logprobs": None if choice.tokens is None else _logprobs(job, choice),
+        "text": echoed(job, choice.index) + choice.content,
+        "logprobs": _all_logprobs(job, choice),
         "finish_reason": choice.finish_reason,
     }
 
 
-def _logprobs(job: Job, choice: Choice) -> dict[str, Any]:
-    tokens = choice.tokens or ()
-    before = _prompt(job)
+def echoed(job: Job, choice: int) -> str:
+    """What stands before a choice's text: its prompt, where that was asked for."""
+    return (job.prompt_of(choice).problem.prompt or "") if job.ask.echo else ""
+
+
+@dataclass
+class Told:
+    """What was told of a choice until now."""
+
+    num_chars: int = 0
+    """Characters of its content."""
+    num_tokens: int = 0
+    """Tokens of it, with their log probabilities."""
+    end: int = 0
+    """Where the text of all tokens that were told ends, those of the prompt included."""
+
+
+def _all_logprobs(job: Job, choice: Choice) -> dict[str, Any] | None:
+    return None if choice.tokens is None else logprobs_of(job, choice.index, choice.tokens, Told())
+
+
+def logprobs_of(job: Job, choice: int, tokens: Sequence[Token], told: Told) -> dict[str, Any]:
+    """The next tokens of a choice, with those of its prompt before the first ones.
+
+    Args:
+        job: whose choice it is.
+        choice: its number.
+        tokens: what is told of it now.
+        told: what was told before; it is brought up to date.
+    """
+    before = [] if told.num_tokens else _prompt(job, choice)
+    told.num_tokens += len(tokens)
     if job.ask.endpoint == "chat":
         return {"content": [_entry(token) for token in tokens], "refusal": None}
     all_tokens = [*before, *((t.text, t.logprob, t.top) for t in tokens)]
-    places = itertools.accumulate((len(text) for text, _, _ in all_tokens), initial=0)
+    places = itertools.accumulate((len(text) for text, _, _ in all_tokens), initial=told.end)
+    *starts, told.end = places
     return {
         "tokens": [text for text, _, _ in all_tokens],
         "token_logprobs": [logprob for _, logprob, _ in all_tokens],
         "top_logprobs": [None if logprob is None else dict(top) for _, logprob, top in all_tokens],
-        "text_offset": list(places)[:-1],
+        "text_offset": starts,
     }
 
 
-def _prompt(job: Job) -> list[_Spelled]:
+def _prompt(job: Job, choice: int) -> list[_Spelled]:
     """The tokens of a prompt that is echoed; nothing is known of the first one."""
     engine: Any = job.engines["policy"]
     spelled: list[_Spelled] = []
-    for token_ids, logprobs, tops in job.prompt:
+    for token_ids, logprobs, tops in job.prompt_of(choice).read[:1]:
 
         def spell(token: int) -> str:
             return str(engine.spell(token), "utf-8", "replace")

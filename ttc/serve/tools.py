@@ -5,17 +5,22 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ttc.constraints import Schema
+from ttc.messages import Message
 from ttc.ports import Engine
+from ttc.react import in_lines as in_react
+from ttc.react import instruction
 from ttc.registry import lookup
 from ttc.serve.fields import Fields, boolean, choice, mapping, text
 from ttc.serve.refusal import invalid, unsupported
 from ttc.spoken import form_for, read_calls
 from ttc.tool_calls import BadCall, call_schema
+from ttc.types import Problem
 
-__all__ = ["MAX_TOOLS", "calls_of", "held_to", "tool_choice", "tools"]
+__all__ = ["MAX_TOOLS", "calls_of", "held_to", "in_lines", "tool_choice", "tools"]
 
 MAX_TOOLS = 128
 
@@ -72,11 +77,9 @@ def held_to(chosen: str, given: Sequence[Tool], engine: Engine) -> Schema | None
     """What a generation has to be so that it is a call; `None` where it may be one.
 
     Raises:
-        Refusal: the model knows no tools, or nothing makes it call one.
+        Refusal: nothing makes the model call one.
     """
     form = form_for(engine)
-    if form == "react":
-        raise unsupported("tools", "this model's chat template tells of no tools; leave them out")
     if chosen == "auto":
         return None
     named = [tool for tool in given if chosen in ("required", f":{tool['function']['name']}")]
@@ -105,7 +108,7 @@ async def calls_of(
     """
     whole, turn = read_calls(said, engine, given)
     if whole is None:
-        return said, []
+        return said if turn.final is None else turn.final, []
     strict = {t["function"]["name"]: t["function"] for t in given if t["function"].get("strict")}
     calls = []
     for call in turn.calls if parallel else turn.calls[:1]:
@@ -115,7 +118,29 @@ async def calls_of(
             return said, []
         function = {"name": call.name, "arguments": arguments}
         calls.append({"id": call.id, "type": "function", "function": function})
-    return turn.content, calls
+    return _beside(said, turn.content), calls
+
+
+def in_lines(problem: Problem, chosen: str) -> Problem:
+    """A problem for a model whose chat template knows no tools: it is told of them in words."""
+    must_call = chosen not in ("auto", "none")
+    messages = in_react(problem.messages)
+    told = Message(role="system", content=instruction(problem.tools, must_call=must_call))
+    if messages[0].role == "system":
+        whole = f"{messages[0].content}\n\n{told.content}"
+        return replace(problem, messages=(replace(messages[0], content=whole), *messages[1:]))
+    return replace(problem, messages=(told, *messages))
+
+
+def _beside(said: str, words: str) -> str:
+    """The words beside calls as they were written, but for blanks at their end.
+
+    What stands before another thought, and blanks before the words, may have been told before the
+    calls were known.
+    """
+    spoken = said.rpartition("</think>")[2]
+    blanks = len(spoken) - len(spoken.lstrip())
+    return f"{said[: len(said) - len(spoken) + blanks]}{words}".rstrip()
 
 
 async def _fits(arguments: str, parameters: Mapping[str, Any]) -> bool:

@@ -117,6 +117,7 @@ class FakeEngine:
         """The words of all replies, by token."""
         self.read: list[tuple[Branch, tuple[str, ...]]] = []
         """What was scored: branches, and the texts after them; or the names of rewards."""
+        self.vocab_size = 2**32
         self.labels: tuple[str, ...] = ()
         if rewards is not None:
             self.labels = tuple(rewards(Branch(text="", token_ids=()), 0))
@@ -211,7 +212,12 @@ class FakeEngine:
     def submit(
         self, request: Request, on_chunk: Callable[[Chunk], None] | None = None
     ) -> _FakeGeneration:
-        """Queues a call. How tokens are drawn is for the script to read, but for a constraint."""
+        """Queues a call. How tokens are drawn is for the script to read, but for a constraint.
+
+        A bias is refused, unless its `capabilities` were made to have `logit_bias`.
+        """
+        if request.sampling.logit_bias and not self.capabilities.logit_bias:
+            raise EngineError("the fake engine says what it is told to, so it biases nothing")
         if request.sampling.constraint is not None:
             self.check_constraint(request.sampling.constraint)
         self.calls += 1
@@ -386,8 +392,9 @@ class _FakeGeneration:
         told, self._told = self._told, self._told + len(piece)
         said = self._text[told : self._told]  # a stop string is no part of the text
         if self._on_chunk is not None:
-            top = self._engine.measured(self._request, 1)["top_logprobs"]
-            self._on_chunk(Chunk(text=said, token_ids=_ids(piece), top_logprobs=top))
+            told = self._engine.measured(self._request, 1)
+            measured = {name: told[name] for name in ("logprobs", "top_logprobs")}
+            self._on_chunk(Chunk(text=said, token_ids=_ids(piece), **measured))
 
     def _draw(self) -> None:
         self._hold()

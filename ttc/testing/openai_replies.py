@@ -23,7 +23,7 @@ _OWNERS = {"vllm": "vllm", "sglang": "sglang", "llamacpp": "llamacpp", "ttc": "t
 _KNOWN = {
     "model", "messages", "prompt", "temperature", "top_p", "seed", "stream", "stream_options", "n",
     "stop", "max_tokens", "max_completion_tokens", "logprobs", "top_logprobs", "response_format",
-    "presence_penalty", "frequency_penalty", "tools",
+    "presence_penalty", "frequency_penalty", "tools", "logit_bias",
 }  # fmt: skip
 """What OpenAI's own API takes."""
 
@@ -44,6 +44,8 @@ class Behaviour:
     schemas: bool = True
     tools: Literal["told", "ignored", "refused"] = "told"
     """Whether its prompts tell of tools."""
+    biases: bool = True
+    """Whether it adds `logit_bias`, or passes over it."""
     limits: bool = True
     """Whether it ends a text at `max_tokens`."""
     length_field: Literal["both", "max_completion_tokens"] = "both"
@@ -85,6 +87,9 @@ class Behaviour:
         """Random words, by the seed; the likeliest ones where nothing else can be drawn."""
         if not body.get("temperature", 1) or body.get("top_k") == 1 or body.get("min_p") == 1:
             seed = 0
+        for token, bias in body.get("logit_bias", {}).items() if self.biases else ():
+            if bias == 100:  # nothing else can be drawn
+                return " ".join([_WORDS[int(token) % len(_WORDS)]] * 60)
         noise = blake2b(str(seed).encode(), digest_size=60).digest()
         return " ".join(_WORDS[byte % len(_WORDS)] for byte in noise)
 

@@ -130,7 +130,7 @@ class Ops(Protocol):
 
         Args:
             logits: (R, V) float32, the model's own.
-            adjusted: what is drawn from; the same unless there are penalties.
+            adjusted: what is drawn from; the same unless there are penalties or a bias.
             peaks: (R,) of `logits`.
             draws: how.
 

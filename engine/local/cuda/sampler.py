@@ -1,8 +1,8 @@
 """Drawing tokens and reading log probabilities where the logits lie, and one transfer to the host.
 
 Log probabilities that are drawn and those that are read of the same logits are equal to the bit.
-Penalties are PyTorch's: they touch a handful of logits. The greatest logits are PyTorch's, too:
-choosing numbers rounds none.
+Bias and penalties are PyTorch's: they touch a handful of logits. The greatest logits are PyTorch's,
+too: choosing numbers rounds none.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class DeviceSampler:
         logits = logits.contiguous()
         measures = self._ops.measure(logits)
         how = _on_device(draws, logits.shape[1], logits.device)
-        adjusted = _penalised(logits, draws)
+        adjusted = _penalised(_biased(logits, draws), draws)
         tokens, found = self._ops.draw(logits, adjusted, measures.peaks, how)
         most = max(draw.sampling.logprobs for draw in draws)
         columns = [tokens.view(torch.float32), found, *measures]
@@ -133,7 +133,7 @@ def _on_device(draws: Sequence[Draw], vocab: int, device: torch.device) -> Draws
             counts[row, 1] = words
             masks.append(draw.allowed)
             words += len(draw.allowed)
-        filters = (sampling.top_k, sampling.min_p, draw.seen, draw.allowed)
+        filters = (sampling.top_k, sampling.min_p, draw.seen, draw.allowed, draw.bias)
         if any(each is not None for each in filters) or numbers[row, 1] < 1:
             special.append(row)
     return Draws(
@@ -145,6 +145,20 @@ def _on_device(draws: Sequence[Draw], vocab: int, device: torch.device) -> Draws
         if masks
         else None,
     )
+
+
+def _biased(logits: torch.Tensor, draws: Sequence[Draw]) -> torch.Tensor:
+    """Logits with what is added to them; the same tensor where nothing is."""
+    found = [(row, bias) for row, draw in enumerate(draws) if (bias := draw.bias) is not None]
+    if not found:
+        return logits
+    rows = np.repeat([row for row, _ in found], [len(bias.ids) for _, bias in found])
+    ids = np.concatenate([bias.ids for _, bias in found]).astype(np.int64)
+    at = torch.from_numpy(np.stack([rows, ids])).to(logits.device)
+    values = torch.from_numpy(np.concatenate([bias.values for _, bias in found]))
+    adjusted = logits.clone()
+    adjusted[at[0], at[1]] += values.to(logits.device)
+    return adjusted
 
 
 def _penalised(logits: torch.Tensor, draws: Sequence[Draw]) -> torch.Tensor:

@@ -5,10 +5,10 @@ come true if it is that token. Results do not depend on drafts, whoever made the
 that draws by the same noise is right about as often as its distribution overlaps with the model's.
 
 `maximal`: a token x that was drawn from q is kept with probability min(1, p(x) / q(x)), p being
-what the call draws from after penalties, constraint, temperature and filters; else the token is
-drawn from (p - q)+, scaled. It has the distribution p, and is x as often as any rule can make it.
-Every position is decided so, tried in a block or not, by noise of seed and position: so what comes
-depends on the drafter, but not on when or beside what a call runs. Greedy calls need no rule.
+what the call draws from after bias, penalties, constraint, temperature and filters; else the token
+is drawn from (p - q)+, scaled. It has the distribution p, and is x as often as any rule can make
+it. Every position is decided so, tried in a block or not, by noise of seed and position: so what
+comes depends on the drafter, but not on when or beside what a call runs. Greedy calls need no rule.
 
 *Source:* maximal: Leviathan et al. 2023, arXiv 2211.17192, algorithm 1 and appendix A.1; Chen et
 al. 2023, arXiv 2302.01318. Coupled: Daliri et al. 2024, arXiv 2408.07978. *Differs:* the rule also
@@ -82,7 +82,8 @@ def kept_or_redrawn(
 def _proposed_from(logits: torch.Tensor, draws: Sequence[Draw], vocab: int) -> torch.Tensor:
     """(n, vocab) float64: what a draft model draws from where calls draw so.
 
-    Penalties and constraints are left out: the model itself keeps to them.
+    Bias, penalties and constraints are left out: the model itself keeps to them.
     """
-    found = distributions(logits, [draw._replace(seen=None, allowed=None) for draw in draws])
+    free = [draw._replace(seen=None, allowed=None, bias=None) for draw in draws]
+    found = distributions(logits, free)
     return F.pad(found, (0, vocab - found.shape[1]))

@@ -188,6 +188,7 @@ class DraftModel:
             logprobs=0,
             entropy=False,
             constraint=None,
+            logit_bias=(),
             repetition_penalty=None,
             presence_penalty=None,
             frequency_penalty=None,

@@ -15,11 +15,13 @@ enum { BLOCK = 256, RADIX = 2048 };
 struct draw {
     uint64_t key;
     const int32_t *seen, *counts; /* tokens that are penalised, and how often the output holds each */
-    const uint32_t *allowed;      /* a bit for each token; null allows all */
+    const int32_t *biased;        /* tokens to whose logits `biases` are added, each there once */
+    const float *biases;
+    const uint32_t *allowed; /* a bit for each token; null allows all */
     float temperature, top_p, min_p; /* temperature 0 is greedy; 1 and 0 keep all */
     float repetition, presence, frequency;
     int32_t top_k; /* 0 keeps all */
-    int32_t num_top, num_seen;
+    int32_t num_top, num_seen, num_biased;
     int32_t moments; /* whether entropy and self-certainty are asked for */
 };
 
@@ -160,10 +162,11 @@ static float floor_for(const float *weights, int vocab, float floor, int64_t ran
     return found > floor ? found : floor;
 }
 
-/* Logits less their penalties (Keskar et al. 2019, arXiv 1909.05858; presence and frequency as in
-   OpenAI's API), and -infinity where a token is not allowed. */
+/* Logits with a bias, less their penalties (Keskar et al. 2019, arXiv 1909.05858; bias, presence and
+   frequency as in OpenAI's API), and -infinity where a token is not allowed. */
 static void adjust(const float *logits, int vocab, const struct draw *draw, float *adjusted) {
     memcpy(adjusted, logits, vocab * sizeof *logits);
+    for (int i = 0; i < draw->num_biased; i++) adjusted[draw->biased[i]] += draw->biases[i];
     for (int i = 0; i < draw->num_seen; i++) {
         float *x = adjusted + draw->seen[i], count = draw->counts[i];
         float scaled = *x > 0 ? *x / draw->repetition : *x * draw->repetition;
@@ -257,7 +260,7 @@ void measure_rows(const float *logits, int rows, int vocab, struct drawn *out) {
 
 static void sample_row(
     const float *logits, int vocab, const struct draw *draw, struct drawn *out, float *weights) {
-    int is_adjusted = draw->num_seen || draw->allowed;
+    int is_adjusted = draw->num_seen || draw->num_biased || draw->allowed;
     int is_plain = draw->temperature == 1 && !is_adjusted;
     measure_row(logits, vocab, out, is_plain ? weights : 0, draw->moments);
     if (out->peak != out->peak) return;

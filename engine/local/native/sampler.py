@@ -74,11 +74,13 @@ class NativeSampler:
 
 def _asked(draw: Draw, vocab: int) -> tuple[float, ...]:
     """The fields of `DRAW`; the draw keeps what they point to."""
-    sampling, seen, allowed = draw.sampling, draw.seen, draw.allowed
+    sampling, seen, allowed, bias = draw.sampling, draw.seen, draw.allowed, draw.bias
     return (
         row_key(draw) & _MASK,
         0 if seen is None else seen.ids.ctypes.data,
         0 if seen is None else seen.counts.ctypes.data,
+        0 if bias is None else bias.ids.ctypes.data,
+        0 if bias is None else bias.values.ctypes.data,
         0 if allowed is None else allowed.ctypes.data,
         sampling.temperature,
         1.0 if sampling.top_p is None else sampling.top_p,
@@ -89,6 +91,7 @@ def _asked(draw: Draw, vocab: int) -> tuple[float, ...]:
         min(sampling.top_k or 0, vocab),
         min(sampling.logprobs, vocab),
         0 if seen is None else len(seen.ids),
+        0 if bias is None else len(bias.ids),
         sampling.entropy,
     )
 

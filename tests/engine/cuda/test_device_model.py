@@ -31,6 +31,7 @@ from ttc.engine.local.cuda.step import Sizes, lay_out, views
 from ttc.engine.local.cuda.torch_ops import TorchOps
 from ttc.engine.local.files.folder import folder_weights, read_folder
 from ttc.engine.local.model import Llama
+from ttc.engine.local.penalties import Bias
 from ttc.engine.local.plan import Plan, Span
 from ttc.engine.local.sample import Draw
 from ttc.engine.local.source import ModelSource
@@ -231,8 +232,9 @@ def test_the_engine_generates_what_it_does_with_the_models_of_the_cpu(
 def test_a_call_has_the_same_tokens_beside_others(
     engine: LocalEngine, ask: Callable[..., Any]
 ) -> None:
-    """Drawn with a nucleus, a penalty and the noise of its own seed."""
-    request = ask("Once", 16, seed=5, temperature=0.8, top_p=0.9, frequency_penalty=0.5)
+    """Drawn with a nucleus, a penalty, a bias and the noise of its own seed."""
+    how = {"temperature": 0.8, "top_p": 0.9, "frequency_penalty": 0.5, "logit_bias": ((97, 4.0),)}
+    request = ask("Once", 16, seed=5, **how)
     alone = engine.submit(request).future.result(30)
 
     others = [engine.submit(ask(f"Once{i}", 9, seed=i)) for i in range(5)]
@@ -241,6 +243,24 @@ def test_a_call_has_the_same_tokens_beside_others(
     assert again.future.result(30).token_ids == alone.token_ids
     assert again.future.result(30).logprobs == alone.logprobs
     assert all(other.future.result(30).token_ids for other in others)
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_a_bias_forbids_and_forces_tokens(temperature: float) -> None:
+    """Of rows apart; what is told of the row is the model's own."""
+    logits = torch.tensor([[2.0, 1.0, 0.0]] * 3)
+    biases: list[tuple[tuple[int, float], ...]] = [(), ((0, -100.0), (1, -100.0)), ((1, 100.0),)]
+    draws = [
+        Draw(Sampling(temperature=temperature, logprobs=1, logit_bias=b), 3, 9, bias=Bias.of(b))
+        for b in biases
+    ]
+
+    drawn = device_model().draw(logits, draws)
+
+    assert drawn.token_ids[1:] == [2, 1]
+    raw = logits[0].log_softmax(-1)
+    assert drawn.logprobs[1:] == pytest.approx([float(raw[2]), float(raw[1])], abs=1e-5)
+    assert [list(top or ()) for top in drawn.top_logprobs] == [[pytest.approx(float(raw[0]))]] * 3
 
 
 def test_scores_are_to_the_bit_what_generation_reports(

@@ -78,10 +78,24 @@ def test_a_parameter_that_a_server_does_not_honour_is_refused() -> None:
     with served(report=replace(GOOD, honours=frozenset())) as (engine, server):
         with pytest.raises(EngineError, match="not found to honour top_k"):
             result(engine, sampling=Sampling(top_k=5))
+        with pytest.raises(EngineError, match="not found to honour logit_bias"):
+            result(engine, sampling=Sampling(logit_bias=((7, 1.0),)))
         with pytest.raises(EngineError, match="no token ids"):
             result(engine, until=(7,))
 
     assert server.asked == []
+
+
+def test_a_bias_is_sent_by_token() -> None:
+    """And only where there is one."""
+    report = replace(GOOD, honours=frozenset({"logit_bias"}))
+    with served(report=report) as (engine, server):
+        assert engine.capabilities.logit_bias
+        result(engine, sampling=Sampling(logit_bias=((7, -100.0), (9, 1.5))))
+        result(engine, sampling=Sampling())
+
+    assert server.asked[0].body["logit_bias"] == {"7": -100.0, "9": 1.5}
+    assert "logit_bias" not in server.asked[1].body
 
 
 def test_constraints_are_sent_in_the_servers_words() -> None:

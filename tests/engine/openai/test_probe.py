@@ -31,10 +31,11 @@ def test_a_good_server_is_found_to_do_everything() -> None:
 
     assert (report.seed, report.n, report.schemas, report.ids, report.tools) == (True,) * 5
     assert (report.kind, report.context, report.logprobs) == ("vllm", 4096, 20)
-    assert report.honours == {"top_k", "min_p", "repetition_penalty"}
+    assert report.honours == {"top_k", "min_p", "repetition_penalty", "logit_bias"}
     assert engine.capabilities.has("logprobs>=20")
     assert engine.capabilities.has("grammar")
     assert engine.capabilities.has("cancel")
+    assert engine.capabilities.has("logit_bias")
     assert not engine.capabilities.has("fork")
 
 
@@ -54,7 +55,8 @@ def test_a_good_server_is_found_to_do_everything() -> None:
         ({"tools": "refused"}, "tools", False),
         ({"usage": "none"}, "tools", False),
         ({"ids": "one"}, "ids", False),
-        ({"kind": "hosted"}, "honours", frozenset()),
+        ({"kind": "hosted"}, "honours", frozenset({"logit_bias"})),
+        ({"biases": False}, "honours", frozenset({"top_k", "min_p", "repetition_penalty"})),
         ({"kind": "hosted"}, "kind", "unknown"),
         ({"streams": False}, "tells_usage", True),
         ({"length_field": "max_completion_tokens"}, "length_field", "max_completion_tokens"),
@@ -122,7 +124,7 @@ def test_of_several_servers_only_what_all_do_counts() -> None:
         report = probe(Service(model="fake", urls=(good.url, other.url)))
 
     assert (report.kind, report.seed, report.n, report.logprobs) == ("unknown", False, True, 5)
-    assert report.honours == frozenset()
+    assert report.honours == {"logit_bias"}
     assert report.context == 4096
 
 
