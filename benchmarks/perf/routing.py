@@ -64,7 +64,7 @@ class InTurn(OpenAIEngine):
         routes.order = self._next  # type: ignore[method-assign]
         return routes
 
-    def _next(self, beginning: str) -> Sequence[Route]:
+    def _next(self, beginning: str) -> tuple[Route, ...]:
         order = super().routes().all
         first = next(self._turn) % len(order)
         return (*order[first:], *order[:first])

@@ -4,13 +4,15 @@ A prompt is kept as the JSON of what will be sent, so a branch says everything t
 told, and a text needs no template here. The server's own template adds some tokens: fewer than the
 JSON has bytes, and those are what is charged where nobody counts tokens.
 
+With the model's own vocabulary a prompt is its tokens instead.
+
 What the API has no word for, and what the server was not found to honour, is refused by name.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ttc.constraints import Choice, Constraint, Pattern, Schema
@@ -21,7 +23,15 @@ if TYPE_CHECKING:
     from ttc.engine.openai.report import Report
     from ttc.ports import Request
 
-__all__ = ["beginning_of", "body_of", "constrained", "prompt_text", "short_seed"]
+__all__ = [
+    "beginning_of",
+    "body_of",
+    "body_of_tokens",
+    "constrained",
+    "ids_told",
+    "prompt_text",
+    "short_seed",
+]
 
 _EXTENSIONS = ("top_k", "min_p", "repetition_penalty", "logit_bias")
 """What of a `Sampling` not every server honours."""
@@ -89,9 +99,44 @@ def body_of(request: Request, model: str, report: Report) -> tuple[str, bytes]:
     if root.parent is not None:
         raise EngineError(
             f"{model} is asked by texts, which it does not go on with; run what forks or continues "
-            "a text on an engine with the capability tokens"
+            "a text on an engine with the capability tokens, or name its tokenizer"
         )
     is_chat, sampling = not root.text.startswith(_RAW), request.sampling
+    body = _common(request, model, report)
+    if report.logprobs:
+        own = {"logprobs": True, "top_logprobs": sampling.logprobs}
+        body |= own if is_chat else {"logprobs": sampling.logprobs}
+    if request.until:
+        body["stop"] = _stops(request.until, model)
+    whole = f"{root.text[:-1]}, {_json(body)[1:]}"
+    return ("/chat/completions" if is_chat else "/completions"), whole.encode()
+
+
+def body_of_tokens(
+    request: Request, prompt: Sequence[int], model: str, report: Report
+) -> tuple[str, bytes]:
+    """The path and the body of a request that goes on from tokens; where it stops is seen here.
+
+    Raises:
+        EngineError: as `body_of`.
+    """
+    body = {**_common(request, model, report), "prompt": list(prompt), **ids_told(report)}
+    if report.logprobs or "logprobs" in body:
+        body["logprobs"] = max(request.sampling.logprobs, body.get("logprobs", 0))
+    return "/completions", _json(body).encode()
+
+
+def ids_told(report: Report) -> dict[str, Any]:
+    """What makes a server tell the ids of its tokens."""
+    if report.tells_tokens == "logprobs":
+        return {"logprobs": 1}
+    more = {"return_tokens_as_token_ids": True} if report.kind == "vllm" else {}
+    return {"return_token_ids": True, **more}
+
+
+def _common(request: Request, model: str, report: Report) -> dict[str, Any]:
+    """What chats and completions have in common."""
+    sampling = request.sampling
     body = {
         "model": model,
         report.length_field: request.max_tokens,
@@ -103,15 +148,9 @@ def body_of(request: Request, model: str, report: Report) -> tuple[str, bytes]:
     if not report.streams_usage:
         del body["stream_options"]
     body |= _filters(sampling, model, report)
-    if report.logprobs:
-        own = {"logprobs": True, "top_logprobs": sampling.logprobs}
-        body |= own if is_chat else {"logprobs": sampling.logprobs}
-    if request.until:
-        body["stop"] = _stops(request.until, model)
     if sampling.constraint is not None:
         body |= constrained(sampling.constraint, report)
-    whole = f"{root.text[:-1]}, {_json(body)[1:]}"
-    return ("/chat/completions" if is_chat else "/completions"), whole.encode()
+    return body
 
 
 def short_seed(seed: int) -> int:
@@ -125,7 +164,7 @@ def constrained(constraint: Constraint, report: Report) -> dict[str, Any]:
     Raises:
         ValueError: the server was not found to hold to it.
     """
-    if isinstance(constraint, Schema) and report.schemas:
+    if isinstance(constraint, Schema) and report.holds_schemas:
         schema = json.loads(constraint.schema)
         named = {"name": "answer", "strict": True, "schema": schema}
         return {"response_format": {"type": "json_schema", "json_schema": named}}

@@ -16,10 +16,9 @@ from contextlib import suppress
 from itertools import count
 from typing import TYPE_CHECKING
 
-from ttc.engine.openai.bodies import beginning_of, body_of
+from ttc.engine.openai.bodies import beginning_of
 from ttc.engine.openai.failures import Failure, Refused, Unknown, failure_of
 from ttc.engine.openai.frames import MOST_BYTES, Frames
-from ttc.engine.openai.replies import Reply
 from ttc.engine.openai.service import CONNECT_S
 from ttc.errors import EngineError
 from ttc.types import Branch, Chunk, Usage
@@ -58,13 +57,13 @@ class Call:
         Raises:
             EngineError: it asks for what the server cannot do.
         """
-        self._path, self._body = body_of(request, engine.name, engine.report)
+        self._path, self._body = engine.body_of(request)
         self.future: Future[Branch] = Future()
         self._engine, self._service, self._request = engine, engine.service, request
         self._loop = loop
         self._key = f"{_SECRET}-{os.getpid():x}-{next(_COUNT):x}"  # the same for all attempts
         self._on_chunk = on_chunk
-        self._reply = Reply(request, on_chunk)
+        self._reply = engine.reply_to(request, on_chunk)
         self._is_sent = self._may_be_done = False
         self._lock = threading.Lock()
         self._is_over = False
@@ -167,7 +166,7 @@ class Call:
             routes.leave(route)
 
     async def _ask(self, route: Route) -> None:
-        self._reply = Reply(self._request, self._on_chunk, after=self._reply)
+        self._reply = self._engine.reply_to(self._request, self._on_chunk, after=self._reply)
         headers = [*self._engine.headers, ("idempotency-key", self._key)]
         silence = self._service.silence
         with route.connection() as connection:
@@ -198,6 +197,8 @@ class Call:
                     await _drain(connection)
                     return
                 self._reply.take(event)
+            if self._reply.is_over:
+                break
         self._done()  # some servers close the stream instead
 
     async def _whole(self, connection: Connection) -> bytes:

@@ -1,8 +1,9 @@
 """OpenAIEngine: a model at any server that speaks OpenAI's API.
 
 Its branches hold texts, so a prompt can be sampled as often as one likes, and no text is gone on
-with: what forks is refused before anything is spent. What else the server can do was found out by
-asking it; see `probe`.
+with: what forks is refused before anything is spent. With the model's own vocabulary, on servers
+that take tokens and tell theirs, they hold tokens, and fork. What else the server can do was found
+out by asking it; see `probe`.
 
 A call is sent again only where it surely was not done; see `failures`. One that may have been done
 is charged at its worst case, and so is one whose tokens nobody told.
@@ -17,11 +18,13 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import cache, partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ttc.constraints import Constraint
-from ttc.engine.openai.bodies import constrained, prompt_text
+from ttc.engine.openai.bodies import body_of, body_of_tokens, constrained, prompt_text
 from ttc.engine.openai.call import Call
 from ttc.engine.openai.replies import Reply
 from ttc.engine.openai.report import Report
@@ -36,8 +39,9 @@ from ttc.types import Branch, Chunk, Problem
 
 if TYPE_CHECKING:
     from ttc.engine.openai.connection import Connection
+    from ttc.engine.texts import Texts
 
-__all__ = ["OpenAIEngine", "http_client"]
+__all__ = ["OpenAIEngine", "http_client", "texts_of"]
 
 _THREAD = LoopThread("ttc-openai")
 _REMEMBERED = 4096
@@ -58,7 +62,11 @@ class OpenAIEngine:
         seeds = "honoured" if self.report.seed else "not known to be honoured"
         self.numerics = f"{service.model}, {self.report.kind} server, seeds {seeds}"
         self.capabilities: Capabilities = self.report.capabilities(cancels=service.cancels)
-        self.context: int | None = None  # it counts tokens, and nobody here does
+        self._texts: Texts | None = None
+        self.context: int | None = None  # it counts tokens, and without them nobody here does
+        if self.report.tells_tokens is not None:
+            self.context = self.report.context
+            self._texts = texts_of(service, self.context)
         self.costs = None
         self.labels: tuple[str, ...] = ()
         self._routes: Routes | None = None
@@ -71,11 +79,13 @@ class OpenAIEngine:
         return f"OpenAIEngine({self.service})"
 
     def root(self, problem: Problem, role: str) -> Branch:
-        """What the server is told of a problem, as JSON.
+        """What the server is told of a problem: its tokens, or JSON where nobody knows them.
 
         Raises:
             EngineError: the API has no form for it, or the server takes no tools.
         """
+        if self._texts is not None:
+            return self._texts.root(problem, role)
         if problem.tools and not self.report.tools:
             self._refuse("was not found to take tools, so none can be told to it")
         text = prompt_text(problem)
@@ -85,24 +95,60 @@ class OpenAIEngine:
 
     @property
     def call_form(self) -> Form:
-        """How its replies hold calls: between tags, whatever the model itself writes."""
+        """How its replies hold calls: between tags, whatever the model itself writes.
+
+        Where it is asked by tokens, as the model writes them.
+        """
+        if self._texts is not None:
+            return self._texts.call_form
         return "hermes" if self.report.tools else "react"
 
     def append(self, branch: Branch, text: str, *, as_token: bool = False) -> Branch:
-        """Always refused.
+        """A branch that goes on with `text`; see `ttc.ports.Engine`.
 
         Raises:
-            EngineError: the server goes on with no text.
+            EngineError: the engine has no tokens.
         """
-        self._refuse(f"goes on with no text, so {text!r} cannot be appended; leave out tails")
+        if self._texts is None:
+            self._refuse(f"goes on with no text, so {text!r} cannot be appended; leave out tails")
+        return self._texts.append(branch, text, as_token=as_token)
 
     def cut(self, branch: Branch, num_tokens: int) -> Branch:
-        """Always refused.
+        """A branch's first tokens; see `ttc.ports.Engine`.
 
         Raises:
-            EngineError: it has no tokens.
+            EngineError: the engine has no tokens.
         """
-        self._refuse("has texts without tokens, so none can be cut; run searches elsewhere")
+        if self._texts is None:
+            self._refuse("has texts without tokens, so none can be cut; run searches elsewhere")
+        return self._texts.cut(branch, num_tokens)
+
+    def body_of(self, request: Request) -> tuple[str, bytes]:
+        """The path and the body of a request.
+
+        Raises:
+            EngineError: it asks for what the server cannot do, or was not found to do.
+        """
+        if self._texts is None:
+            return body_of(request, self.name, self.report)
+        prompt = self._texts.prompt_of(request.branch)
+        room = (self.context or 2**31) - len(prompt)
+        fitting = replace(request, max_tokens=min(request.max_tokens, room))
+        return body_of_tokens(fitting, prompt, self.name, self.report)
+
+    def reply_to(
+        self,
+        request: Request,
+        on_chunk: Callable[[Chunk], None] | None,
+        after: Reply | None = None,
+    ) -> Reply:
+        """What will come of a request; `after` an attempt at it."""
+        if self._texts is None or self.report.tells_tokens is None:
+            return Reply(request, on_chunk, after)
+        from ttc.engine.openai.token_replies import TokenReply
+
+        before = after if isinstance(after, TokenReply) else None
+        return TokenReply(request, self._texts.tokens, self.report.tells_tokens, on_chunk, before)
 
     def submit(self, request: Request, on_chunk: Callable[[Chunk], None] | None = None) -> Call:
         """Queues a call."""
@@ -171,6 +217,25 @@ class OpenAIEngine:
 
     def _refuse(self, what: str) -> NoReturn:
         raise EngineError(f"{self.name} is asked through a text API: it {what}")
+
+
+def texts_of(service: Service, context: int | None = None) -> Texts:
+    """What a service's model reads.
+
+    Raises:
+        EngineError: what that needs is not installed.
+        ModelFileError: there is no such vocabulary.
+    """
+    try:
+        from ttc.engine.local.hub.models import find
+        from ttc.engine.texts import Texts
+    except ModuleNotFoundError as error:
+        raise EngineError(
+            f"a service's tokenizer needs {error.name}: {install_hint('local')}"
+        ) from None
+    path = Path(service.tokenizer or "")
+    where = path if path.exists() else find(path)
+    return Texts.load(where, name=service.model, context=context)
 
 
 async def _closed(routes: Routes) -> None:

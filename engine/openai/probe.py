@@ -14,11 +14,11 @@ import asyncio
 import json
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_args
 
-from ttc.engine.openai.engine import OpenAIEngine, http_client
+from ttc.engine.openai.engine import OpenAIEngine, http_client, texts_of
 from ttc.engine.openai.replies import Reply
-from ttc.engine.openai.report import KINDS, Report
+from ttc.engine.openai.report import KINDS, Report, TellsTokens
 from ttc.engine.openai.service import Service
 from ttc.engine.thread import LoopThread
 from ttc.errors import EngineError
@@ -35,6 +35,7 @@ _PAUSES = (0.1, 1.0, 2.0)
 _ASKED = "Write a long list of random words."
 _EXTENSIONS: Mapping[str, Any] = {"top_k": 1, "min_p": 1.0, "logit_bias": {"1000": 100}}
 """Parameters, with the value at which any seed gives one text: one token has all probability."""
+_WAYS: tuple[TellsTokens, ...] = get_args(TellsTokens)
 _BY_KIND = {
     "vllm": {"repetition_penalty"},
     "sglang": {"repetition_penalty"},
@@ -90,6 +91,8 @@ def _both(one: Report, other: Report) -> Report:
             f"one server limits tokens by {one.length_field} and another by {other.length_field}, "
             "so they cannot serve one model together"
         )
+    if one.tells_tokens != other.tells_tokens:
+        raise EngineError("the servers tell their tokens in two ways; leave tokenizer out")
     truths = ("streams_usage", "tells_usage", "seed", "n", "schemas", "tools", "ids")
     contexts = [report.context for report in (one, other) if report.context is not None]
     return replace(
@@ -122,6 +125,7 @@ class _Probe:
         self._length_field = "max_tokens"
         self._tokens = 0
         self._notes: dict[str, str] = {}
+        self._texts = None if service.tokenizer is None else texts_of(service)
 
     async def run(self) -> Report:
         """All questions."""
@@ -169,6 +173,7 @@ class _Probe:
             tools=tools,
             honours=frozenset(honours | _BY_KIND.get(kind, set())),
             ids=len(ids) == len(texts) and None not in ids,
+            tells_tokens=await self._prompts_of_tokens(kind),
             overhead=max(0, first.usage.input_tokens - length),
             tokens=self._tokens,
             notes=self._notes,
@@ -297,6 +302,45 @@ class _Probe:
             return min(map(len, tops))
         return 0
 
+    async def _prompts_of_tokens(self, kind: str) -> TellsTokens | None:
+        """Where replies to prompts of tokens have theirs; `None` where there is no vocabulary.
+
+        Raises:
+            EngineError: they have none, or the vocabulary is not the server's.
+        """
+        if self._texts is None:
+            return None
+        from ttc.engine.openai.token_replies import tokens_of
+
+        tokens = self._texts.tokens
+        prompt = tokens.encode(_ASKED)
+        own = {"model": self._service.model, "prompt": prompt, "temperature": 0, "stream": False}
+        body = {**own, self._length_field: _MOST, "logprobs": 1, "return_token_ids": True}
+        try:
+            answer = await self._post(body, "/completions")
+            choice, count = answer["choices"][0], answer["usage"]["prompt_tokens"]
+        except (_Refusal, LookupError, TypeError) as refusal:
+            raise self._no_tokens(f"takes no prompts of tokens ({refusal})") from None
+        self._tokens += len(prompt) + _MOST
+        if count != len(prompt):
+            raise self._no_tokens(f"read {count} tokens where {len(prompt)} were sent")
+        if kind not in KINDS and not self._service.cancels:
+            raise self._no_tokens("is not known to end a call that is left; set cancels=True")
+        told = {way: [token for token, *_ in tokens_of(choice, way)] for way in _WAYS}
+        way = next((way for way in _WAYS if told[way]), None)
+        if way is None:
+            raise self._no_tokens("does not tell the ids of its tokens")
+        text = tokens.decode(told[way], after="text")
+        if text.rstrip("\ufffd") != choice["text"].rstrip("\ufffd"):
+            raise self._no_tokens(f"said {choice['text']!r}, and its ids are {text!r}")
+        return way
+
+    def _no_tokens(self, why: str) -> EngineError:
+        return EngineError(
+            f"{self._url} {why}, so {self._service.tokenizer} cannot be its tokenizer; leave it "
+            "out, and the model is asked by texts"
+        )
+
     def _body(self, *, most: int = _MOST, **more: Any) -> dict[str, Any]:
         messages = [{"role": "user", "content": _ASKED}]
         body = {"model": self._service.model, "messages": messages, "temperature": 1.0}
@@ -333,8 +377,10 @@ class _Probe:
                 return
             reply.take(event)
 
-    async def _post(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        answer = await self._sent(body)
+    async def _post(
+        self, body: Mapping[str, Any], path: str = "/chat/completions"
+    ) -> dict[str, Any]:
+        answer = await self._sent(body, path)
         try:
             content = answer.json()
         except ValueError:
@@ -343,8 +389,8 @@ class _Probe:
             raise EngineError(f"{self._url} answered no JSON to a request: {answer.text[:80]!r}")
         return content
 
-    async def _sent(self, body: Mapping[str, Any]) -> Any:
-        http, url, fault = _http(), f"{self._url}/chat/completions", ""
+    async def _sent(self, body: Mapping[str, Any], path: str = "/chat/completions") -> Any:
+        http, url, fault = _http(), f"{self._url}{path}", ""
         for pause in _PAUSES:
             try:
                 answer = await self._client.post(url, json=dict(body))

@@ -24,7 +24,7 @@ from ttc.types import UNMEASURED, Branch, Chunk, Usage
 if TYPE_CHECKING:
     from ttc.ports import Request
 
-__all__ = ["Reply"]
+__all__ = ["Reply", "count_of", "greatest"]
 
 _REASONS: Mapping[str, FinishReason] = {
     **dict.fromkeys(("stop", "eos", "eos_token", "end_turn", "stop_sequence"), "stop"),
@@ -52,6 +52,8 @@ class Reply:
         self.id: str | None = None
         self.finish: str | None = None
         """Why it ended, in the server's word; `None` until it has told."""
+        self.is_over = False
+        """Whether nothing that still comes matters, so that the server can be left."""
         self._words, self._calls = "", list[CallDelta]()
         self._request, self._on_chunk = request, on_chunk
         self._stops = tuple(end for end in request.until if isinstance(end, str))
@@ -112,12 +114,12 @@ class Reply:
         if isinstance(told.get("content"), list):
             for entry in told["content"]:
                 self._logprobs.append(float(entry["logprob"]))
-                greatest = entry.get("top_logprobs") or ()
-                self._top.append(_greatest(other["logprob"] for other in greatest))
+                others = entry.get("top_logprobs") or ()
+                self._top.append(greatest(other["logprob"] for other in others))
         elif isinstance(told.get("token_logprobs"), list):
             self._logprobs += [float(value) for value in told["token_logprobs"]]
-            greatest = told.get("top_logprobs") or [{}] * len(told["token_logprobs"])
-            self._top += [_greatest((row or {}).values()) for row in greatest]
+            rows = told.get("top_logprobs") or [{}] * len(told["token_logprobs"])
+            self._top += [greatest((row or {}).values()) for row in rows]
 
     def _tell(self) -> None:
         """Passes on what surely is a part of the text: the beginning of a stop may not be."""
@@ -140,7 +142,7 @@ class Reply:
     @property
     def length(self) -> int | None:
         """Its tokens, as the server tells them; `None` where it does not, or tells nonsense."""
-        told = _count(self._usage.get("completion_tokens"))
+        told = count_of(self._usage.get("completion_tokens"))
         least = max(len(self._logprobs), bool(self._words or self._thought or self._calls))
         return None if told is None or told < least else told
 
@@ -161,8 +163,8 @@ class Reply:
     def usage(self) -> Usage:
         """The physical lines."""
         details = self._usage.get("prompt_tokens_details")
-        cached = _count(details.get("cached_tokens")) if isinstance(details, dict) else None
-        prompt = _count(self._usage.get("prompt_tokens")) or 0
+        cached = count_of(details.get("cached_tokens")) if isinstance(details, dict) else None
+        prompt = count_of(self._usage.get("prompt_tokens")) or 0
         if cached is not None and cached > prompt:
             cached = None
         lines = vars(UNMEASURED) | {"input_tokens": prompt, "cached_input_tokens": cached}
@@ -174,20 +176,11 @@ class Reply:
         Raises:
             EngineError: it is not whole, or the server ended it for a reason of its own.
         """
-        if self.finish is None:
-            raise Unknown("the server's stream was cut before it told why it ended")
-        reason = _REASONS.get(self.finish)
-        if reason is None:
-            said = f"the server ended the call by itself: {self.finish!r}"
-            raise EngineError(said, output_tokens=self.charged)
-        end, branch = self._end, self._request.branch
+        reason, end, branch = self._ended(), self._end, self._request.branch
         stop = self._stop_reason
         if end is not None:
             reason, stop = "stop", next(s for s in self._stops if self.text.startswith(s, end))
-        constraint = self._request.sampling.constraint
-        if reason == "stop" and not _holds(constraint, self.text):
-            said = f"the server did not hold to {constraint}"
-            raise EngineError(said, output_tokens=self.charged)
+        self._check_held(reason, self.text)
         wants_top = self._request.sampling.logprobs
         return Branch(
             parent=branch,
@@ -199,8 +192,24 @@ class Reply:
             top_logprobs=tuple(r[:wants_top] for r in self._top) if wants_top else None,
             finish_reason=reason,
             stop_reason=stop,
-            constraint=constraint,
+            constraint=self._request.sampling.constraint,
         )
+
+    def _ended(self) -> FinishReason:
+        """Why it ended."""
+        if self.finish is None:
+            raise Unknown("the server's stream was cut before it told why it ended")
+        reason = _REASONS.get(self.finish)
+        if reason is None:
+            said = f"the server ended the call by itself: {self.finish!r}"
+            raise EngineError(said, output_tokens=self.charged)
+        return reason
+
+    def _check_held(self, reason: FinishReason | None, text: str) -> None:
+        constraint = self._request.sampling.constraint
+        if reason == "stop" and not _holds(constraint, text):
+            said = f"the server did not hold to {constraint}"
+            raise EngineError(said, output_tokens=self.charged)
 
     @property
     def charged(self) -> int:
@@ -249,11 +258,13 @@ def _delta(part: Mapping[str, Any]) -> CallDelta:
     )
 
 
-def _greatest(values: Any) -> tuple[float, ...]:
+def greatest(values: Any) -> tuple[float, ...]:
+    """Log probabilities, the greatest first."""
     return tuple(sorted((float(value) for value in values), reverse=True))
 
 
-def _count(value: object) -> int | None:
+def count_of(value: object) -> int | None:
+    """A number of tokens; `None` where it is none."""
     is_count = isinstance(value, int) and not isinstance(value, bool) and value >= 0
     return value if is_count else None  # type: ignore[return-value]
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from ttc.capabilities import Capabilities
 
-__all__ = ["KINDS", "Report"]
+__all__ = ["KINDS", "Report", "TellsTokens"]
+
+TellsTokens = Literal["token_ids", "logprobs"]
+"""Where a reply has the ids of its tokens."""
 
 KINDS = {"vllm": "vllm", "sglang": "sglang", "llamacpp": "llamacpp", "ttc": "ttc"}
 """Servers that are known, by what `GET /models` names as the owner of their models."""
@@ -42,6 +45,9 @@ class Report:
     """Sampling parameters that it honours, of those that not every server knows."""
     ids: bool = False
     """Whether each reply has an id of its own."""
+    tells_tokens: TellsTokens | None = None
+    """Where it tells the ids of its tokens, if it takes prompts of ids as well, and if both are of
+    the vocabulary that the service names. `None` where they are not, and where nobody asked."""
     overhead: int = 0
     """Tokens that its chat template adds beyond what a prompt has bytes."""
     tokens: int = 0
@@ -55,16 +61,25 @@ class Report:
         return {"continuous_usage_stats": True} if self.kind in ("vllm", "sglang") else {}
 
     @property
+    def holds_schemas(self) -> bool:
+        """Whether it holds to JSON schemas where it is asked: for tokens that is no chat."""
+        return self.schemas and (self.tells_tokens is None or self.kind == "vllm")
+
+    @property
     def ends_on_disconnect(self) -> bool:
         """Whether it is known to end a call whose client is gone."""
         return self.kind in KINDS.values()
 
     def capabilities(self, *, cancels: bool | None = None) -> Capabilities:
         """What an engine on it can do; `cancels` is what the user knows of it."""
+        has_tokens = self.tells_tokens is not None
         return Capabilities(
+            tokens=has_tokens,
+            fork=has_tokens,
+            cut=has_tokens,
             cancel=self.ends_on_disconnect if cancels is None else cancels,
             logprobs=self.logprobs,
-            grammar=self.schemas,
+            grammar=self.holds_schemas,
             logit_bias="logit_bias" in self.honours,
             prefix_cache=self.kind in KINDS.values(),
         )
@@ -84,6 +99,7 @@ class Report:
             "further parameters": ", ".join(sorted(self.honours)) or "none",
             "ends when the client is gone": "known to" if self.ends_on_disconnect else "unknown",
             "ids": "each its own" if self.ids else "not told apart",
+            "prompts of tokens": "taken, and told" if self.tells_tokens else "not asked for",
             "spent on finding out": f"{self.tokens} tokens",
         }
         notes = {name: f"; {note}" for name, note in self.notes.items()}

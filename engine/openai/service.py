@@ -39,6 +39,10 @@ class Service:
     deduplicates: bool = False
     """Whether the servers do one work for all requests with one `Idempotency-Key`. Then a call
     whose end is unknown is sent again, too."""
+    tokenizer: str | None = None
+    """The model's own vocabulary and chat template, as a GGUF file, a folder or a model's name.
+    With it branches hold tokens: they fork, are cut and gone on with, and nothing is tokenised
+    again. The servers have to take prompts of tokens, and to tell the tokens of what they write."""
     cancels: bool | None = None
     """Whether a server ends a call, and bills no more, once its client is gone; by default where it
     is of a kind that is known to. Elsewhere a cancelled call is charged in full."""

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
 from contextlib import aclosing
 from typing import Any
 
-from ttc.engine.local.text.stream import TextStream
-from ttc.engine.local.text.tokenizer import TextTokens
+from ttc.engine.writing import Writing
 from ttc.errors import EngineError
 from ttc.ports import Request
-from ttc.types import UNMEASURED, Branch, Chunk, FinishReason, Usage
+from ttc.types import UNMEASURED, Branch, Usage
 
 __all__ = ["Call", "Generation", "Scoring"]
 
@@ -71,25 +70,10 @@ class Call:
 class Generation(Call):
     """A call that generates; implements `ttc.ports.Generation`."""
 
-    def __init__(
-        self,
-        request: Request,
-        tokens: TextTokens,
-        ends: frozenset[int],
-        on_chunk: Callable[[Chunk], None] | None,
-        *,
-        trims: bool,
-    ) -> None:
+    def __init__(self, request: Request, writing: Writing) -> None:
         super().__init__()
         self.future: Future[Branch] = Future()
-        self._request, self._tokens, self._ends = request, tokens, ends
-        self._on_chunk = on_chunk
-        stops = [end for end in request.until if isinstance(end, str)]
-        self._stream = TextStream(stops, trims=trims)
-        self._text = ""
-        self._ids: list[int] = []
-        self._logprobs: list[float] = []
-        self._top: list[tuple[float, ...]] = []
+        self._request, self._writing = request, writing
         self._input = self._cached = 0
         self._produced = 0
 
@@ -102,7 +86,7 @@ class Generation(Call):
     def cancel(self) -> int:
         """Ends the call: vLLM stops it before its next step but one."""
         if self._end():
-            most = len(self._ids) + _IN_FLIGHT if self._input else 0
+            most = len(self._writing.ids) + _IN_FLIGHT if self._input else 0
             self._produced = min(self._request.max_tokens, most)
             self._abort()
         return self._produced
@@ -111,80 +95,24 @@ class Generation(Call):
         """Reads tokens, one after the other."""
         self._input = len(output.prompt_token_ids or ())
         self._cached = output.num_cached_tokens or 0
-        made = output.outputs[0]
+        made, writing = output.outputs[0], self._writing
         rows = made.logprobs or [None] * len(made.token_ids)
-        last = len(made.token_ids) - 1
-        for place, (token, row) in enumerate(zip(made.token_ids, rows, strict=True)):
-            is_last = place == last and made.finish_reason is not None
-            if self._token(token, row, made.finish_reason if is_last else None):
-                return True
-        if made.finish_reason is not None and self._end():  # it ended without a further token
-            self._finish("length" if made.finish_reason == "length" else "stop", None)
-        return made.finish_reason is not None
-
-    def _token(self, token: int, row: Mapping[int, Any] | None, finish: str | None) -> bool:
-        """Adds a token; whether the call has ended."""
-        self._ids.append(token)
-        if row is not None:
-            self._logprobs.append(float(row[token].logprob))
-            wanted = self._request.sampling.logprobs
-            values = sorted((float(other.logprob) for other in row.values()), reverse=True)
-            self._top.append(tuple(values[:wanted]))
-        if token in self._ends:
-            self._last("stop", token)
-            return True
-        piece = self._stream.feed(self._tokens.bytes_of(token))
-        if piece.stop is not None:
-            self._tell(piece.text)
-            if self._end():
-                self._finish("stop", piece.stop)
-            return True
-        if finish == "length" or len(self._ids) == self._request.max_tokens:
-            self._tell(piece.text)
-            self._last("length", None)
-            return True
-        self._tell(piece.text)
-        return False
-
-    def _last(self, reason: FinishReason, stop: int | None) -> None:
-        rest = self._stream.flush()
-        self._tell(rest.text)
-        if self._end():
-            if rest.stop is None:
-                self._finish(reason, stop)
-            else:
-                self._finish("stop", rest.stop)
-
-    def _tell(self, text: str) -> None:
-        self._text += text
-        if self._on_chunk is not None:
-            new = len(self._ids) - self._produced
-            ids = tuple(self._ids[len(self._ids) - new :]) if new else ()
-            top = tuple(self._top[-new:]) if new and self._request.sampling.logprobs else None
-            self._produced = len(self._ids)
-            self._on_chunk(Chunk(text=text, token_ids=ids, top_logprobs=top))
-
-    def _finish(self, reason: FinishReason, stop: str | int | None) -> None:
-        request = self._request
-        self._produced = len(self._ids)
-        self.future.set_result(
-            Branch(
-                parent=request.branch,
-                role=request.branch.role,
-                text=self._text,
-                token_ids=tuple(self._ids),
-                logprobs=tuple(self._logprobs),
-                top_logprobs=tuple(self._top) if request.sampling.logprobs else None,
-                finish_reason=reason,
-                stop_reason=stop,
-                constraint=request.sampling.constraint,
-            )
-        )
+        for token, row in zip(made.token_ids, rows, strict=True):
+            told = row or {}
+            values = sorted((float(other.logprob) for other in told.values()), reverse=True)
+            if writing.add(token, float(told[token].logprob) if told else None, values):
+                break
+        if made.finish_reason is not None:
+            writing.close("length" if made.finish_reason == "length" else "stop")
+        if writing.is_ended and self._end():
+            self._produced = len(writing.ids)
+            self.future.set_result(writing.segment())
+        return writing.is_ended
 
     def fail(self, error: EngineError) -> None:
         """Ends it with an error."""
         if self._end():
-            error.output_tokens = self._produced = len(self._ids)
+            error.output_tokens = self._produced = len(self._writing.ids)
             self.future.set_exception(error)
 
 

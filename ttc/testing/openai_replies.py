@@ -11,9 +11,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
-__all__ = ["Behaviour", "Wire", "words_of"]
+__all__ = ["Behaviour", "Token", "Vocabulary", "Wire", "spelt", "words_of"]
 
 _WORDS = (
     *("ant", "bee", "cat", "dog", "eel", "fox", "gnu", "hen"),
@@ -54,6 +54,8 @@ class Behaviour:
     streams: bool = True
     """Whether it streams, or always answers in one piece."""
     ids: Literal["each", "one"] = "each"
+    tells_tokens: Literal["token_ids", "logprobs"] | None = None
+    """Where it tells the ids of its tokens, if it has a vocabulary."""
 
     def model(self, name: str) -> dict[str, Any]:
         """A row of its list of models."""
@@ -97,6 +99,36 @@ class Behaviour:
 def words_of(text: str) -> list[str]:
     """The tokens of a text."""
     return re.findall(r"\s*\S+|\s+$", text)
+
+
+class Vocabulary(Protocol):
+    """Tokens with ids."""
+
+    @property
+    def end_ids(self) -> frozenset[int]:
+        """Those that end a text."""
+
+    def encode(self, text: str, *, after: Any = ...) -> list[int]:
+        """The tokens of a text."""
+
+    def bytes_of(self, token_id: int) -> bytes:
+        """What a token adds to a text."""
+
+
+class Token(str):
+    """A token's text, with its id."""
+
+    id: int
+
+
+def spelt(text: str, vocabulary: Vocabulary) -> list[str]:
+    """The tokens of a text, and the one that ends it."""
+    tokens: list[str] = []
+    for token_id in (*vocabulary.encode(text, after="text"), min(vocabulary.end_ids)):
+        token = Token(vocabulary.bytes_of(token_id).decode(errors="replace"))
+        token.id = token_id
+        tokens.append(token)
+    return tokens
 
 
 class Wire:
@@ -145,6 +177,7 @@ class Wire:
                     "index": index,
                     **text,
                     "logprobs": self._logprobs(words),
+                    **self._told_ids(words),
                     **self._ending(index),
                 }
             )
@@ -190,7 +223,15 @@ class Wire:
         if not self._is_chat:
             said = {"text": delta.get("content", "")}
         logprobs = self._logprobs(words) if words else None
-        return {"index": index, **said, "logprobs": logprobs, "finish_reason": None}
+        told = {"logprobs": logprobs, "finish_reason": None, **self._told_ids(words)}
+        return {"index": index, **said, **told}
+
+    def _told_ids(self, words: Sequence[str]) -> dict[str, Any]:
+        """The ids of tokens, where they are asked for and told in a field of their own."""
+        asked = self._body.get("return_token_ids") and self._behaviour.tells_tokens == "token_ids"
+        return (
+            {"token_ids": [word.id for word in words if isinstance(word, Token)]} if asked else {}
+        )
 
     def _ending(self, index: int) -> dict[str, Any]:
         """Why a choice ended; vLLM names the stop as well."""
@@ -200,13 +241,17 @@ class Wire:
 
     def _logprobs(self, words: Sequence[str]) -> dict[str, Any] | None:
         """Geometric ones: the i-th greatest is -(i + 1) / 2."""
-        if not self._body.get("logprobs") or not self._behaviour.top:
+        if self._body.get("logprobs") in (None, False) or not self._behaviour.top:
             return None
         heat = self._body.get("temperature", 1) if self._behaviour.scales_logprobs else 1
-        most = min(self._body.get("top_logprobs", 0), self._behaviour.top)
+        asked = self._body.get("top_logprobs", 0) if self._is_chat else self._body["logprobs"]
+        most = min(asked, self._behaviour.top)
         top = [{"token": _WORDS[i % 16], "logprob": -(i + 1) / 2 / heat} for i in range(most)]
         entries = [{"token": w, "logprob": -0.5 / heat, "top_logprobs": top} for w in words]
-        if self._is_chat:
+        if self._behaviour.tells_tokens == "logprobs":
+            ids = [{"id": word.id} for word in words if isinstance(word, Token)]
+            entries = [entry | own for entry, own in zip(entries, ids, strict=True)]
+        if self._is_chat or self._behaviour.kind == "llamacpp":
             return {"content": entries}
         rows = [{other["token"]: other["logprob"] for other in top} for _ in words]
         return {"token_logprobs": [e["logprob"] for e in entries], "top_logprobs": rows}

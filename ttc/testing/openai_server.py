@@ -18,7 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from ttc.testing.openai_replies import Behaviour, Wire, words_of
+from ttc.testing.openai_replies import Behaviour, Vocabulary, Wire, spelt, words_of
 
 __all__ = ["Asked", "Fault", "OpenAIServer"]
 
@@ -72,6 +72,7 @@ class OpenAIServer:
         models: Sequence[str] = ("fake",),
         latency: float = 0.0,
         deduplicates: bool = False,
+        tokens: Vocabulary | None = None,
     ) -> None:
         """A server; `with` starts and ends it.
 
@@ -83,6 +84,8 @@ class OpenAIServer:
             models: what it has.
             latency: seconds before each reply.
             deduplicates: whether it does one work for all requests with one `Idempotency-Key`.
+            tokens: its vocabulary, with which it takes prompts of ids; by default its tokens are
+                words, and have none.
         """
         self.behaviour = behaviour or Behaviour()
         self.asked: list[Asked] = []
@@ -101,6 +104,7 @@ class OpenAIServer:
         """The most that it ever worked on at once."""
         self._script, self._fault, self._models = script, fault, tuple(models)
         self._latency, self._deduplicates = latency, deduplicates
+        self._tokens = tokens
         self._works: dict[str, str] = {}
         self._cache: set[tuple[str, ...]] = set()
         self._loop = asyncio.new_event_loop()
@@ -182,7 +186,7 @@ class OpenAIServer:
         if fault.status is not None:
             said = {"message": fault.message, "code": fault.code}
             return await _whole(writer, fault.status, {"error": said}, fault.headers)
-        if refusal := self.behaviour.refusal(asked.body):
+        if refusal := self._refusal(asked.body):
             return await _whole(writer, 400, {"error": {"message": refusal}})
         wire = Wire(self.behaviour, asked.body, self._texts(asked), self._read(asked.body))
         try:
@@ -192,6 +196,11 @@ class OpenAIServer:
             return await self._streamed(wire, fault, writer, reader)
         finally:
             self.billed += wire.told
+
+    def _refusal(self, body: Mapping[str, Any]) -> str | None:
+        if self._tokens is None and isinstance(body.get("prompt"), list):
+            return "prompt is a text"
+        return self.behaviour.refusal(body)
 
     async def _streamed(
         self,
@@ -233,7 +242,7 @@ class OpenAIServer:
         for choice in range(count):
             said = self._said(asked.body, choice) if known is None else known
             self._works[key] = said
-            texts.append(words_of(said))
+            texts.append(words_of(said) if self._tokens is None else spelt(said, self._tokens))
         self.generations += count if known is None else 0
         return texts
 
@@ -251,10 +260,11 @@ class OpenAIServer:
 
     def _read(self, body: Mapping[str, Any]) -> tuple[int, int]:
         """The words of a prompt, and how many of them the cache holds."""
-        messages = body.get("messages") or [{"content": body.get("prompt", "")}]
+        prompt = body.get("prompt", "")
+        messages = body.get("messages") or [{"content": prompt}]
         told = body.get("tools", ()) if self.behaviour.tools == "told" else ()
         texts = [*map(json.dumps, told), *(str(message["content"]) for message in messages)]
-        words = " ".join(texts).split()
+        words = list(map(str, prompt)) if isinstance(prompt, list) else " ".join(texts).split()
         held = 0
         for end in range(_BLOCK, len(words) + 1, _BLOCK):
             block = tuple(words[:end])
