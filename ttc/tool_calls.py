@@ -9,8 +9,8 @@ What a model writes is data: nothing of it is evaluated, and nothing is repaired
   and nothing are no arguments. Whatever else is no object is a fault.
 - What was meant as a call and cannot be read is a `BadCall` in its place, with the reason, so that
   it can be answered. It is never dropped, and never guessed at.
-- Where a model's marks are control tokens, which spell no text, or where it forgets them, a turn that
-  consists of calls of known tools and nothing else is these calls. So is one of objects that have a
+- Where a model's marks are control tokens, which spell no text, or where it forgets them, a turn of
+  calls of known tools and nothing else is these calls. So is one of objects that have a
   name and arguments and nothing else, whatever the name: a tool that there is not can be answered.
 - What stands in a thought (`<think>`) is no call.
 
