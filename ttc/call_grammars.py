@@ -38,6 +38,7 @@ _TEXT_KEYWORDS |= {"default", "examples"}
 
 _JSON_FIRST = r'\s*(```[\w-]*\n\s*)?[\[{"]'
 """How JSON begins that stands for a whole turn."""
+_BARE = [r'bare: body | FENCE body "\n"? "```"', r"FENCE: /```(json)?\n/"]
 _ELEMENTS = r"<parameter=|<\/parameter>|<\/function>|<\/?tool_call>"
 _WORDS = "WORDS: /(?s:.*)/ & ~"
 _THOUGHT = r"""
@@ -76,7 +77,7 @@ def call_grammar(
     elif form == "xml":
         lines = _tags("", _elements(known))
     elif form == "hermes" and "<tool_call>" not in control:
-        lines = _tags("| body ", _json("body", schema_of_calls(known)))
+        lines = [*_tags("| bare ", _json("body", schema_of_calls(known))), *_BARE]
     else:
         lines = _unmarked(form, known, control)
     start = "begun turn | UNENDED" if is_thinking else "thought? turn"

@@ -10,7 +10,8 @@ What a model writes is data: nothing of it is evaluated, and nothing is repaired
 - What was meant as a call and cannot be read is a `BadCall` in its place, with the reason, so that
   it can be answered. It is never dropped, and never guessed at.
 - Where a model's marks are control tokens, which spell no text, or lines that it did not write, a
-  turn that consists of calls of known tools and nothing else is these calls.
+  turn of calls of known tools and nothing else is these calls. So is one of objects that have a
+  name and arguments and nothing else, whatever the name: a tool that there is not can be answered.
 - What stands in a thought (`<think>`) is no call.
 
 Source: the chat templates of Qwen 2.5 and Hermes, Qwen3-Coder, Llama 3, and Mistral; for ReAct Yao
@@ -297,8 +298,24 @@ def _bare(text: str, known: Known) -> list[Call]:
     calls, end = glued(body, 0, _end_of)
     if not calls:
         calls, end = _named(body), len(body)
-    is_whole = not body[end:].strip() and all(call.name in known for call in calls)
+    are_known = all(call.name in known for call in calls)
+    is_whole = not body[end:].strip() and (are_known or _are_plainly_calls(body))
     return calls if is_whole else []
+
+
+def _are_plainly_calls(text: str) -> bool:
+    """Whether a text is JSON of objects with a name and arguments, and nothing else."""
+    try:
+        value = whole(text)
+    except ValueError:
+        return False
+    each = value if isinstance(value, list) else [value]
+    return bool(each) and all(
+        isinstance(one, dict)
+        and set(one) in ({"name", "arguments"}, {"name", "parameters"})
+        and isinstance(one.get("arguments", one.get("parameters")), dict)
+        for one in each
+    )
 
 
 # ReAct

@@ -246,6 +246,16 @@ def test_calls_are_compared_by_name_and_canonical_arguments() -> None:
     )
 
 
+@pytest.mark.parametrize("form", ["hermes", "llama", "mistral"])
+def test_a_turn_that_is_a_call_of_no_tool_can_be_answered(form: Any) -> None:
+    """A small model makes up a name, and forgets the tags; what only looks like it is an answer."""
+    call = '{"name": "double", "arguments": {"x": 2}}'
+    for text in (call, f"```json\n{call}\n```", f"[{call}]"):
+        assert read_turn(text, form, TOOLS).calls == (ToolCall(name="double", arguments={"x": 2}),)
+    for text in ('{"name": "Ann"}', '{"name": "Ann", "arguments": 3}', f"{call} is it."):
+        assert read_turn(text, form, TOOLS).calls == ()
+
+
 def test_a_schema_of_calls_names_tools_and_their_arguments() -> None:
     schema = call_schema(TOOLS, "parameters")
 

@@ -5,7 +5,7 @@ Python or from a file of yours; it inherits no environment; it is asked for tool
 and whatever it asks for itself (a model's text, a form, your folders) is refused. What its tools do
 to the world you say: what it says itself counts only where you trust it. Names, descriptions and
 schemas are pinned by a hash, so that a tool cannot become another one overnight. Results are data,
-capped, and not to be trusted.
+capped, and not to be trusted. One that hangs, floods or dies ends a call, and never the run.
 
 Source: the Model Context Protocol, modelcontextprotocol.io, and its official client `mcp`.
 """
@@ -13,13 +13,13 @@ Source: the Model Context Protocol, modelcontextprotocol.io, and its official cl
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import json
 import os
 import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
@@ -31,6 +31,7 @@ from ttc.errors import SettingsError
 from ttc.ports import Scope
 from ttc.registry import install_hint
 from ttc.tools.function import tool_faults
+from ttc.tools.mcp_http import bounded_client
 from ttc.tools.port import Arguments, Effect
 
 __all__ = ["McpServer", "McpTool", "load_servers"]
@@ -81,6 +82,7 @@ class McpServer:
         command: Sequence[str] = (),
         url: str | None = None,
         env: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
         effects: Mapping[str, Effect] | None = None,
         pin: str | None = None,
         is_trusted: bool = False,
@@ -94,6 +96,7 @@ class McpServer:
             command: the program and its arguments, where it is one that is to be started.
             url: where it listens, where it runs already; https, or on this machine.
             env: the whole environment of the program, beside a plain PATH.
+            headers: what every request to the address carries, such as a key.
             effects: what its tools do to the world, by name; `irreversible` where it is not said.
             pin: the hash of its tools, as `McpServer.pin` gives it.
             is_trusted: whether you vouch for what it says: its hints count, and its results.
@@ -103,7 +106,7 @@ class McpServer:
         Raises:
             ModuleNotFoundError: the client is not installed.
             SettingsError: it does not answer, or is not what was pinned.
-            ValueError: not exactly one of `command` and `url`.
+            ValueError: not exactly one of `command` and `url`, or an option of the other one.
         """
         if find_spec("mcp") is None:
             raise ModuleNotFoundError(
@@ -111,9 +114,12 @@ class McpServer:
             )
         if bool(command) == (url is not None):
             raise ValueError(f"{name} has a command or a url, exactly one of them")
+        if (env and url) or (headers and command):
+            raise ValueError(f"{name}: env belongs to a command, and headers to a url")
         self.name, self._is_trusted = name, is_trusted
         self._command, self._url = tuple(command), _checked_url(url)
         self._env, self._effects = dict(env or {}), dict(effects or {})
+        self._headers = dict(headers or {})
         self._seconds, self._max_bytes = seconds, max_bytes
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(
@@ -121,7 +127,8 @@ class McpServer:
         )
         self._thread.start()
         self._session: Any = None
-        self._leave = asyncio.Event()
+        self._holding: asyncio.Task[None] | None = None
+        self._leave, self._gone = asyncio.Event(), asyncio.Event()
         self._listed: Future[list[Any]] = Future()
         self._held = asyncio.run_coroutine_threadsafe(self._hold(), self._loop)
         try:
@@ -150,11 +157,13 @@ class McpServer:
         """Ends the connection, and the program where one was started."""
         if self._loop.is_closed():
             return
-        self._loop.call_soon_threadsafe(self._leave.set)
-        try:
-            self._held.result(timeout=_PATIENCE_S)
-        except BaseException:  # noqa: BLE001 - it failed, and whoever connected was told
-            self._held.cancel()
+        leave = self._leave.set if self._listed.done() else self._break
+        for end in (leave, self._break):
+            self._loop.call_soon_threadsafe(end)
+            with contextlib.suppress(BaseException):  # it failed, and whoever connected was told
+                self._held.result(timeout=_PATIENCE_S)
+            if self._held.done():
+                break
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(timeout=_PATIENCE_S)
         if not self._thread.is_alive():
@@ -171,12 +180,18 @@ class McpServer:
     ) -> None:
         self.close()
 
+    def _break(self) -> None:
+        """Ends the connection at once, with what was begun."""
+        if self._holding is not None:
+            self._holding.cancel()
+
     async def _hold(self) -> None:
         """The connection, from its beginning to its end, in one task."""
         from mcp import ClientSession
 
+        self._holding = asyncio.current_task()
         try:
-            async with AsyncExitStack() as stack:
+            async with contextlib.AsyncExitStack() as stack:
                 read, write = await self._streams(stack)
                 session = await stack.enter_async_context(ClientSession(read, write))
                 await session.initialize()
@@ -187,13 +202,19 @@ class McpServer:
             if not self._listed.done():
                 self._listed.set_exception(error)
             raise
+        finally:
+            self._gone.set()
 
-    async def _streams(self, stack: AsyncExitStack) -> tuple[Any, Any]:
+    async def _streams(self, stack: contextlib.AsyncExitStack) -> tuple[Any, Any]:
         """The streams of the program, or of the address."""
         if self._url is not None:
             from mcp.client.streamable_http import streamable_http_client
 
-            streams = await stack.enter_async_context(streamable_http_client(self._url))
+            client = bounded_client(self._headers, self._seconds)
+            await stack.enter_async_context(client)
+            streams = await stack.enter_async_context(
+                streamable_http_client(self._url, http_client=client)
+            )
             return streams[0], streams[1]
         from mcp import StdioServerParameters, stdio_client
 
@@ -219,7 +240,16 @@ class McpServer:
         raise SettingsError(f"it lists tools on more than {_MOST_PAGES} pages")
 
     async def _call(self, tool: str, arguments: dict[str, Any]) -> str:
-        result = await self._session.call_tool(tool, arguments)
+        asked = asyncio.ensure_future(self._session.call_tool(tool, arguments))
+        ended = asyncio.ensure_future(self._gone.wait())
+        try:
+            await asyncio.wait({asked, ended}, return_when=asyncio.FIRST_COMPLETED)
+            if not asked.done():
+                raise RuntimeError(f"the server {self.name} is gone")
+            result = asked.result()
+        finally:
+            asked.cancel()
+            ended.cancel()
         texts = [
             part.text if part.type == "text" else f"[{part.type}: not told]"
             for part in result.content
@@ -276,7 +306,17 @@ def load_servers(path: str | os.PathLike[str]) -> list[McpServer]:
         wanted = dict(content["servers"])
     except (OSError, TypeError, KeyError, ValueError, yaml.YAMLError) as error:
         raise SettingsError(f"{path} names no servers: {error}") from None
-    known = {"command", "url", "env", "effects", "pin", "is_trusted", "seconds", "max_bytes"}
+    known = {
+        "command",
+        "url",
+        "env",
+        "headers",
+        "effects",
+        "pin",
+        "is_trusted",
+        "seconds",
+        "max_bytes",
+    }
     servers: list[McpServer] = []
     try:
         for name, options in wanted.items():
