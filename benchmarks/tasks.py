@@ -18,9 +18,21 @@ from ttc.registry import install_hint
 from ttc.sandbox.forms import Tests
 from ttc.types import Candidate, Problem, Score
 
-__all__ = ["ExactAnswer", "Grader", "Item", "Reference", "Task", "chain_sum"]
+__all__ = ["ExactAnswer", "Grader", "Item", "Origin", "Reference", "Task", "chain_sum"]
 
 _MAX_DRAWS = 10_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Origin:
+    """Where a generated problem comes from, so that it can be made again."""
+
+    generator: str
+    options: str
+    """As JSON."""
+    place: int
+    question: str
+    """As it was generated, which tells that it came out the same."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +43,8 @@ class Reference:
     """Empty where there is none: then nobody is graded by it."""
     tests: Tests | None = None
     """Tests that a program has to pass, which no problem shows."""
+    origin: Origin | None = None
+    """What a scorer of the generator's own needs."""
 
 
 Grader: TypeAlias = Callable[[Reference, Candidate], Score]

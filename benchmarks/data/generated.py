@@ -1,22 +1,25 @@
-"""Generated tasks: any generator of Reasoning Gym whose problems have one right answer.
+"""Generated tasks: the generators of Reasoning Gym.
 
 A generator that comes with a curriculum has levels, from 0 on; a range of them is a ladder, with
-equally many problems of each. Problems are told apart by their text. Answers are graded by ttc, not
-by the generator's own scorer: many of those evaluate what the model wrote.
+equally many problems of each. Problems are told apart by their text. Where a problem has one right
+answer, ttc grades by it; where the generator has a scorer of its own, that one does, in the jail,
+since many of them evaluate what the model wrote.
 
 Source: Stojanovski et al. 2025, arXiv 2505.24760.
 """
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
+from ttc.benchmarks.data.own_scorer import OwnScorer
 from ttc.benchmarks.data.prompts import Prompt
 from ttc.benchmarks.math_equal import MathEqual
-from ttc.benchmarks.tasks import Item, Reference, Task
+from ttc.benchmarks.tasks import Item, Origin, Reference, Task
 from ttc.errors import RecordError
 from ttc.journal import derive_seed
 from ttc.registry import install_hint
@@ -39,6 +42,12 @@ _NUMBERS = frozenset(
 )
 """Generators with a scorer of their own that does no more than compare with the right answer."""
 
+_REFUSED: Mapping[str, str] = {
+    "composite": "is made of others, which a name cannot tell",
+    "polynomial_multiplication": "does not give the same problem twice, in two processes",
+}
+"""Generators that cannot be graded by, each with the reason."""
+
 
 def generated(spec: str, n: int, seed: int, prompt: Prompt) -> Task:
     """Different problems of a generator.
@@ -50,7 +59,7 @@ def generated(spec: str, n: int, seed: int, prompt: Prompt) -> Task:
         prompt: how they are asked.
 
     Raises:
-        RecordError: there is no such generator or level, or its problems have several answers.
+        RecordError: there is no such generator or level, or it cannot be graded by.
         ModuleNotFoundError: Reasoning Gym is not installed; the message names the extra.
     """
     match = _SPEC.fullmatch(spec)
@@ -71,17 +80,23 @@ def generated(spec: str, n: int, seed: int, prompt: Prompt) -> Task:
     return Task(
         name=f"rg:{spec}",
         items=tuple(items),
-        grader=MathEqual(text=True),
+        grader=MathEqual(text=True) if name in single_answers() else OwnScorer(),
         source=f"Reasoning Gym's {name}, seed {seed}",
     )
 
 
 def _items(name: str, level: int | None, count: int, seed: int, prompt: Prompt) -> list[Item]:
-    found: dict[str, str] = {}
-    for entry in _entries(name, level, _DRAWS * count, seed):
+    options = {**_options(name, level), "size": _DRAWS * count, "seed": seed % 2**32}
+    found: dict[str, Reference] = {}
+    for place, entry in enumerate(_factory().create_dataset(name, **options)):
         if len(found) == count:
             break
-        found.setdefault(entry["question"], str(entry["answer"]))
+        question = entry["question"]
+        origin = Origin(generator=name, options=json.dumps(options), place=place, question=question)
+        answer = entry["answer"]  # a scorer may do without one
+        found.setdefault(
+            question, Reference(answer="" if answer is None else str(answer), origin=origin)
+        )
     if len(found) < count:
         raise RecordError(
             f"{name} gave {len(found)} different questions in {_DRAWS * count} draws, and {count} "
@@ -92,24 +107,25 @@ def _items(name: str, level: int | None, count: int, seed: int, prompt: Prompt) 
     return [
         Item(
             Problem(id=f"{name}{mark}-{place}", metadata=metadata, **prompt.asked(question)),
-            Reference(answer=answer),
+            reference,
         )
-        for place, (question, answer) in enumerate(found.items())
+        for place, (question, reference) in enumerate(found.items())
     ]
 
 
-def _entries(name: str, level: int | None, size: int, seed: int) -> Iterator[Any]:
-    factory, options = _factory(), {}
-    if level is not None:
-        if not factory.has_curriculum(name):
-            raise RecordError(f"{name} has no levels; leave out @{level}")
-        curriculum = factory.create_curriculum(name)
-        highest = max(len(a.levels) for a in curriculum.attributes.values()) - 1
-        if level > highest:
-            raise RecordError(f"{name} has the levels 0 to {highest}, and {level} is asked for")
-        curriculum.set_global_level(level)
-        options = asdict(curriculum.generate_configuration())
-    return iter(factory.create_dataset(name, **{**options, "size": size, "seed": seed % 2**32}))
+def _options(name: str, level: int | None) -> dict[str, Any]:
+    """What a level of a generator's curriculum sets."""
+    factory = _factory()
+    if level is None:
+        return {}
+    if not factory.has_curriculum(name):
+        raise RecordError(f"{name} has no levels; leave out @{level}")
+    curriculum = factory.create_curriculum(name)
+    highest = max(len(a.levels) for a in curriculum.attributes.values()) - 1
+    if level > highest:
+        raise RecordError(f"{name} has the levels 0 to {highest}, and {level} is asked for")
+    curriculum.set_global_level(level)
+    return asdict(curriculum.generate_configuration())
 
 
 def single_answers() -> list[str]:
@@ -121,16 +137,11 @@ def single_answers() -> list[str]:
 
 
 def _check(name: str, factory: Any) -> None:
-    known = single_answers()
-    if name in known:
-        return
-    reason = "has no such generator"
-    if name in factory.DATASETS:
-        reason = (
-            "may find several answers right, by a scorer of its own that evaluates what a model "
-            "wrote"
-        )
-    raise RecordError(f"rg:{name}: Reasoning Gym {reason}; there is {', '.join(known)}")
+    if name in _REFUSED:
+        raise RecordError(f"rg:{name} {_REFUSED[name]}; choose another generator")
+    if name not in factory.DATASETS:
+        known = ", ".join(sorted(set(factory.DATASETS) - set(_REFUSED)))
+        raise RecordError(f"rg:{name}: Reasoning Gym has no such generator; there is {known}")
 
 
 def _factory() -> Any:

@@ -9,6 +9,7 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -198,7 +199,7 @@ def test_a_ladder_has_equally_many_problems_of_each_level() -> None:
 @pytest.mark.parametrize(
     ("spec", "fault"),
     [
-        ("rg:countdown", "scorer of its own that evaluates what a model wrote"),
+        ("rg:composite", "is made of others, which a name cannot tell; choose another"),
         ("rg:nope", "has no such generator"),
         ("rg:gcd@99", "gcd has the levels 0 to"),
         ("rg:GCD", "is no generator; write"),
@@ -209,6 +210,26 @@ def test_a_generator_that_cannot_be_graded_is_refused(spec: str, fault: str) -> 
     pytest.importorskip("reasoning_gym", reason="reasoning-gym is not installed")
     with pytest.raises(RecordError, match=fault):
         task_named(spec)
+
+
+def test_a_generator_with_a_scorer_of_its_own_grades_by_it_in_the_jail(tmp_path: Path) -> None:
+    """Several answers are right, and one that is code reaches neither files nor other grades."""
+    pytest.importorskip("reasoning_gym", reason="reasoning-gym is not installed")
+    task = task_named("rg:countdown@0", Asking(limit=2, seed=3))
+    (_, reference), (_, other) = task.items
+    numbers = reference.answer
+    path = tmp_path / "written"
+    attack = f"[open('{path}', 'w'), __import__('os')._exit(0)]"
+    answers = (numbers, f"({numbers})", "1 + 1", attack, "")
+    grades = [task.grader(reference, finished(answer)).value for answer in answers]
+
+    assert grades[:3] == [1.0, 1.0, 0.0]
+    assert grades[3] != 1.0
+    assert grades[4] == 0.0
+    assert not path.exists()
+    assert task.grader(other, finished(other.answer)).value == 1.0
+    moved = replace(other, origin=replace(other.origin, question="another"))  # type: ignore[type-var]
+    assert task.grader(moved, finished(other.answer)).value is None
 
 
 def test_a_problem_never_holds_its_right_answer(tmp_path: Path) -> None:

@@ -71,7 +71,9 @@ def test_what_cannot_be_weighed_is_refused(weights: list[float], k: int, fault: 
 def _problem(name: str, right: str, scores: Sequence[float | None]) -> Samples:
     grades = tuple(mark == "1" for mark in right)
     places = tuple(0 if mark == "1" else 1 for mark in right)
-    return Samples(task="t", problem=name, classes=places, right=grades, scores={"s": scores})
+    return Samples(
+        task="t", problem=name, classes=places, right=grades, scores={"s": tuple(scores)}
+    )
 
 
 def test_every_selector_stands_beside_the_bound_that_it_misses() -> None:

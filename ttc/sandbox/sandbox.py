@@ -45,7 +45,13 @@ Spent = Callable[[float], None]
 class Sandbox:
     """Runs programs, as many at once as there are cores, in processes forked from one zygote."""
 
-    def __init__(self, choice: SandboxChoice = "auto", *, concurrency: int | None = None) -> None:
+    def __init__(
+        self,
+        choice: SandboxChoice = "auto",
+        *,
+        concurrency: int | None = None,
+        kind: str = "code",
+    ) -> None:
         """A sandbox.
 
         Args:
@@ -53,8 +59,9 @@ class Sandbox:
                 `none` runs code as you, with limits alone.
             concurrency: runs at once; the cores that this process may use, by default. More of them
                 make limits in seconds act early.
+            kind: what its processes have loaded; see `ttc.sandbox.kinds`.
         """
-        self._choice = choice
+        self._choice, self._kind = choice, kind
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
         self._room = asyncio.Semaphore(concurrency or cores or 1)
         self._starting = asyncio.Lock()
@@ -112,6 +119,22 @@ class Sandbox:
                     return await _script(zygote, told, "", limits, spent)
         raise TypeError(f"tests come in a form of ttc.sandbox.forms, not as {type(tests).__name__}")
 
+    async def ask(self, message: object, *, limits: Limits) -> dict[str, Any] | None:
+        """What a fresh worker of the kind replies to a message; `None` where it ends instead.
+
+        Nothing that it does to itself is left for the next one.
+
+        Raises:
+            SandboxError: no jail that was asked for holds here.
+        """
+        async with self._room:
+            process = (await self.ready()).fork("worker", limits, is_heard=False)
+            try:
+                await process.give(message)
+                return await process.hear()
+            finally:
+                process.close()
+
     async def ready(self) -> Zygote:
         """A zygote to fork from, started or replaced where need be.
 
@@ -126,7 +149,7 @@ class Sandbox:
             if zygote is not None and (not zygote.alive or zygote.num_forks >= _MOST_FORKS):
                 self._retired.append(zygote)
                 zygote = None
-            self._zygote = zygote = zygote or await Zygote.start("code", self._choice)
+            self._zygote = zygote = zygote or await Zygote.start(self._kind, self._choice)
             return zygote
 
     async def close(self) -> None:
@@ -141,18 +164,18 @@ class Sandbox:
             zygote.abandon()
 
 
-_shared: dict[asyncio.AbstractEventLoop, dict[str, Sandbox]] = {}
+_shared: dict[asyncio.AbstractEventLoop, dict[tuple[str, str], Sandbox]] = {}
 
 
-def shared(choice: SandboxChoice) -> Sandbox:
+def shared(choice: SandboxChoice, kind: str = "code") -> Sandbox:
     """The sandbox of the running event loop; those of loops that were closed end here."""
     for loop in [loop for loop in _shared if loop.is_closed()]:
         for sandbox in _shared.pop(loop).values():
             sandbox.abandon()
     of_loop = _shared.setdefault(asyncio.get_running_loop(), {})
-    if choice not in of_loop:
-        of_loop[choice] = Sandbox(choice)
-    return of_loop[choice]
+    if (choice, kind) not in of_loop:
+        of_loop[choice, kind] = Sandbox(choice, kind=kind)
+    return of_loop[choice, kind]
 
 
 def _work(tests: CheckFunction | Asserts) -> dict[str, Any]:
