@@ -85,6 +85,10 @@ INLINE void add_group(
     const uint8_t *block = from->blocks + b * block_bytes(format);
     const uint8_t *bytes = from->codes + b * from->codes_block_bytes + g * group / 4 * LINE;
     ints sums[TILE_ROWS][TILE_VECTORS], upper[TILE_VECTORS];
+    const size_t share = (block_bytes(format) / (GROUP / group) + LINE - 1) / LINE * LINE;
+    for (int p = 0; p < vectors / PARTS; p++)
+        for (size_t at = 0; at < share; at += LINE)
+            prefetch(block + (vectors / PARTS + p) * from->panel_bytes + g * share + at);
     for (int r = 0; r < rows; r++)
         for (int v = 0; v < vectors; v++) sums[r][v] = (ints){} + terms[r].start;
     for (int v = 0; is_packed && bits > 4 && v < vectors; v++)

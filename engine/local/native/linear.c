@@ -85,6 +85,7 @@ INLINE void tile(
         }
         for (int k = g * GROUP; k < (g + 1) * GROUP; k += 4) {
             ints weights[TILE_VECTORS];
+            for (int p = 0; p < panels; p++) prefetch(w + (panels + p) * PANEL_BYTES(columns) + (size_t)k * PANEL);
             for (int v = 0; v < vectors; v++)
                 memcpy(
                     &weights[v],
