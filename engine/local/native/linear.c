@@ -142,6 +142,8 @@ multiplier *multiply_codes;
 void multiply(const struct linear *weight, const struct rows *x, int num_rows, float *out, int adds) {
     for (int i = 0; i < weight->num_matrices; i++) {
         const struct matrix *matrix = &weight->matrices[i];
+        if (matrix->format == INT8 && num_rows >= MANY_ROWS && multiply_many(matrix, x, num_rows, out, weight->outputs, adds))
+            continue;
         if (matrix->format == INT8)
             multiply_int8(matrix, x, num_rows, out, weight->outputs, adds);
         else

@@ -1,0 +1,148 @@
+/* Linear layers of many rows on AVX2, to the same bits as in `linear.c`.
+
+   There, one instruction for each product gives the activations the signs of the weights. Here they are split into
+   magnitudes and signs once for all outputs. A weight under the mask of a sign is w, or -w - 1: so a sum of products
+   lacks the magnitudes of all negative activations, which one addition to a group's sum brings back. Pairs of products
+   are at most 2 * 127 * 128, which 16 bits hold. A mask is an operation that any of the processor's units does, and
+   weights need no registers: it reads them where they lie.
+
+   A group's weights for all rows come before those of the next one, and so they stay in the first cache (Goto and
+   van de Geijn 2008, "Anatomy of high-performance matrix multiplication", section 4). */
+#include <stdlib.h>
+
+#include "dot.h"
+#include "tile.h"
+
+#if WIDTH == 8
+
+enum { STRIP_PANELS = 2, STRIP = STRIP_PANELS * PANEL, VECTORS = STRIP / WIDTH, MOST_AT_ONCE = 3, BLOCK_ROWS = 64 };
+
+/* A group of a row's codes. */
+struct split {
+    int32_t magnitudes[GROUP / 4], signs[GROUP / 4]; /* each of four bytes; a sign is 0 or -1 */
+};
+
+/* Rows, split: groups first, so that what is read at once lies together. */
+struct splits {
+    struct split *groups; /* [columns / GROUP][rows] */
+    int32_t *negatives;   /* [columns / GROUP][rows], the magnitudes of the negative codes added up */
+    const struct rows *rows;
+    int num_rows;
+};
+
+static void split_row(const struct splits *to, int row) {
+    const int columns = to->rows->columns;
+    const int8_t *codes = to->rows->codes + (size_t)row * columns;
+    for (int g = 0; g < columns / GROUP; g++, codes += GROUP) {
+        struct split *split = &to->groups[(size_t)g * to->num_rows + row];
+        ints sums = {};
+        for (int half = 0; half < 2; half++) {
+            __m256i own = (__m256i)load_ints(codes + half * 32);
+            __m256i sign = _mm256_cmpgt_epi8(_mm256_setzero_si256(), own), magnitude = _mm256_abs_epi8(own);
+            memcpy(split->magnitudes + half * WIDTH, &magnitude, sizeof magnitude);
+            memcpy(split->signs + half * WIDTH, &sign, sizeof sign);
+            sums += (ints)_mm256_sad_epu8(_mm256_and_si256(magnitude, sign), _mm256_setzero_si256());
+        }
+        to->negatives[(size_t)g * to->num_rows + row] = sums[0] + sums[2] + sums[4] + sums[6];
+    }
+}
+
+/* Adds a group's products of `rows` rows with `vectors` vectors of outputs to totals, [rows][VECTORS]; all are known
+   when it is compiled, so sums stay in registers. `weights` are those of the group, panel by panel. */
+INLINE void add_group(
+    const int rows, const int vectors, const uint8_t *const *weights, const floats *scales,
+    const struct splits *x, int group, int row, floats *totals) {
+    const size_t at = (size_t)group * x->num_rows + row;
+    const struct split *splits = &x->groups[at];
+    const __m256i ones = _mm256_set1_epi16(1);
+    ints sums[MOST_AT_ONCE][VECTORS];
+#pragma GCC unroll 3
+    for (int r = 0; r < rows; r++)
+#pragma GCC unroll 4
+        for (int v = 0; v < vectors; v++) sums[r][v] = (ints){} + x->negatives[at + r];
+#pragma GCC unroll 1
+    for (int quad = 0; quad < GROUP / 4; quad++) {
+#pragma GCC unroll 3
+        for (int r = 0; r < rows; r++) {
+            __m256i magnitude = _mm256_set1_epi32(splits[r].magnitudes[quad]);
+            __m256i sign = _mm256_set1_epi32(splits[r].signs[quad]);
+#pragma GCC unroll 4
+            for (int v = 0; v < vectors; v++) {
+                ints own = load_ints(weights[v / PARTS] + quad * 4 * PANEL + v % PARTS * 4 * WIDTH);
+                __m256i pairs = _mm256_maddubs_epi16(magnitude, _mm256_xor_si256((__m256i)own, sign));
+                sums[r][v] += (ints)_mm256_madd_epi16(pairs, ones);
+                __asm__("" : "+x"(sums[r][v])); /* else gcc puts additions off, and sums do not fit registers */
+            }
+        }
+    }
+#pragma GCC unroll 3
+    for (int r = 0; r < rows; r++) {
+        float unit = x->rows->scales[(size_t)(row + r) * (x->rows->columns / GROUP) + group];
+#pragma GCC unroll 4
+        for (int v = 0; v < vectors; v++)
+            totals[r * VECTORS + v] += to_floats(sums[r][v]) * (scales[v] * unit);
+    }
+}
+
+/* Some rows times `panels` panels. */
+INLINE void strip(
+    const int panels, const struct matrix *weight, int panel, const struct splits *x, int first, int count,
+    const struct place *place) {
+    const int vectors = panels * PARTS, groups = x->rows->columns / GROUP;
+    floats totals[BLOCK_ROWS][VECTORS];
+    for (int r = 0; r < count; r++)
+        for (int v = 0; v < vectors; v++) totals[r][v] = (floats){};
+    for (int g = 0; g < groups; g++) {
+        const uint8_t *weights[STRIP_PANELS];
+        floats scales[VECTORS];
+        for (int p = 0; p < panels; p++) weights[p] = weight->panels + ((size_t)(panel + p) * groups + g) * GROUP * PANEL;
+        for (int v = 0; v < vectors; v++)
+            scales[v] = load(weight->scales + ((size_t)(panel + v / PARTS) * groups + g) * PANEL + v % PARTS * WIDTH);
+        for (int r = 0, n; r < count; r += n) {
+            n = count - r == 4 || count - r == 2 ? 2 : count - r >= 3 ? 3 : 1;
+            switch (n) {
+            case 3: add_group(3, vectors, weights, scales, x, g, first + r, totals[r]); break;
+            case 2: add_group(2, vectors, weights, scales, x, g, first + r, totals[r]); break;
+            case 1: add_group(1, vectors, weights, scales, x, g, first + r, totals[r]);
+            }
+        }
+    }
+    for (int v = 0; v < vectors; v++) {
+        floats bias = weight->bias ? load(weight->bias + panel * PANEL + v * WIDTH) : (floats){};
+        for (int r = 0; r < count; r++) put(place, r, v * WIDTH, totals[r][v] + bias);
+    }
+}
+
+int multiply_many(const struct matrix *weight, const struct rows *x, int num_rows, float *out, int stride, int adds) {
+    const int panels = padded(weight->outputs, PANEL) / PANEL, strips = (panels + STRIP_PANELS - 1) / STRIP_PANELS;
+    const size_t count = (size_t)num_rows * (x->columns / GROUP);
+    struct splits splits = {.rows = x, .num_rows = num_rows};
+    splits.groups = aligned_alloc(sizeof(struct split), count * (sizeof(struct split) + sizeof(int32_t)) + sizeof(struct split));
+    if (!splits.groups) return 0;
+    splits.negatives = (int32_t *)(splits.groups + count);
+#pragma omp parallel
+    {
+#pragma omp for schedule(static)
+        for (int r = 0; r < num_rows; r++) split_row(&splits, r);
+#pragma omp for schedule(static)
+        for (int s = 0; s < strips; s++)
+            for (int first = 0; first < num_rows; first += BLOCK_ROWS) {
+                int panel = s * STRIP_PANELS, rows = num_rows - first < BLOCK_ROWS ? num_rows - first : BLOCK_ROWS;
+                struct place place = place_of(weight, panel, out + (size_t)first * stride, stride, adds);
+                if (panel + STRIP_PANELS <= panels)
+                    strip(STRIP_PANELS, weight, panel, &splits, first, rows, &place);
+                else
+                    strip(1, weight, panel, &splits, first, rows, &place);
+            }
+    }
+    free(splits.groups);
+    return 1;
+}
+
+#else
+
+int multiply_many(const struct matrix *weight, const struct rows *x, int num_rows, float *out, int stride, int adds) {
+    return 0;
+}
+
+#endif
