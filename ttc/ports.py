@@ -239,6 +239,9 @@ class Stream(Protocol[T]):
     def stop(self) -> None:
         """Ends it. Synchronous and recursive: upstream is cancelled and refunded in this tick."""
 
+    def hand_to(self, taker: Callable[[T], object]) -> None:
+        """Hands what comes without a pull, as the pieces of a call, to `taker` at once."""
+
 
 class Scope(Protocol):
     """A node's only door to engine, verifiers, clock and randomness.
@@ -363,10 +366,7 @@ class Scope(Protocol):
         """As `generate`, piece by piece; `stop()` refunds the rest. Another role may be charged."""
 
     def prioritise(self, index: int, priority: float) -> None:
-        """Says what a call of the node is worth beside others; see `Request`.
-
-        Before the call begins, or while it runs: then from the engine's next step on.
-        """
+        """Says what a call is worth beside others, before it begins or from its next step on."""
 
     async def verify(
         self, verifier: Verifier, candidates: Sequence[Candidate]
@@ -438,9 +438,8 @@ class Scope(Protocol):
         Every item is taken `each` times. With `order="arrival"` results come as they end: the
         outcome depends on timing, and says so, and whoever counts is biased to short results.
 
-        `None` runs as far ahead as there are items. A refused item drops out and ends the
-        launching, and with it whatever was launched after it; a deadline lets through what has
-        ended. `stop` on it ends the calls of its items, and no others.
+        `None`: as many as there are. A refused item drops out and ends the launching, and with it
+        what was launched after it; a deadline lets through what has ended. `stop` ends its calls.
         """
 
     def run(

@@ -81,6 +81,7 @@ class PumpStream(Generic[T]):
         self._is_node = is_node
         self._pulled = asyncio.Event()
         self._runs_free = False
+        self._taker: Callable[[T], object] | None = None
         self._slot: asyncio.Future[None] | None = None
         self._ready: deque[T] = deque()
         self._task: asyncio.Task[None] | None = None
@@ -109,9 +110,17 @@ class PumpStream(Generic[T]):
 
     def push(self, item: T) -> None:
         """Gives an item that came by itself, without a pull; one that comes too late is dropped."""
-        if not self._ended:
-            self._ready.append(item)
-            self._answer()
+        if self._ended:
+            return
+        if self._taker is not None:
+            self._taker(item)
+            return
+        self._ready.append(item)
+        self._answer()
+
+    def hand_to(self, taker: Callable[[T], object]) -> None:
+        """Hands what comes by itself to `taker`, and not to whoever pulls."""
+        self._taker = taker
 
     def run_free(self) -> None:
         """Lets it work to its end without being pulled; its items wait for whoever pulls."""

@@ -264,6 +264,26 @@ def test_a_failed_stream_of_chunks_raises_what_generate_would() -> None:
     run(listen, script=EngineError("broke"))
 
 
+def test_pieces_of_a_call_can_be_handed_on_as_they_come() -> None:
+    """Who pulls is then given the last one, with the branch, and nothing is handed on after it."""
+    handed: list[Chunk] = []
+    pulled: list[Chunk] = []
+
+    async def reads(root: Candidate, scope: Scope) -> Branch | None:
+        chunks = scope.stream(root.branch, index=0, max_tokens=50)
+        chunks.hand_to(handed.append)
+        pulled.extend([chunk async for chunk in chunks])
+        stopped = scope.stream(root.branch, index=1, max_tokens=50)
+        stopped.hand_to(handed.append)
+        stopped.stop()
+        return pulled[-1].branch
+
+    run(reads, script="one two three four", pace=uneven(1))
+
+    assert "".join(chunk.text for chunk in handed) == "one two three four"
+    assert [chunk.text for chunk in pulled] == [""]
+
+
 @pytest.mark.parametrize("ahead", [None, 1, 2, 9])
 def test_an_item_can_be_taken_several_times(ahead: int | None) -> None:
     """The next one is pulled after the last time; indices go on."""

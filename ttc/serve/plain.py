@@ -62,6 +62,12 @@ class Plain(Node):
                 yield candidate
 
         async def draw(candidate: Candidate, index: int) -> Candidate:
+            told: list[Chunk] = []
+
+            def tell(chunk: Chunk) -> None:
+                told.append(chunk)
+                self.tell(index, chunk)
+
             stream = scope.stream(
                 candidate.branch,
                 index=index,
@@ -70,12 +76,11 @@ class Plain(Node):
                 at_least=1,
                 until=self.until,
             )
-            told: list[Chunk] = []
-            async for chunk in stream:
-                told.append(chunk)
-                self.tell(index, chunk)
-            whole = told[-1].branch if told else None
-            return scope.finish(candidate, whole or _cut(candidate, told))
+            stream.hand_to(tell)
+            last = await anext(stream, None)
+            whole = _cut(candidate, told) if last is None else last.branch
+            assert whole is not None
+            return scope.finish(candidate, whole)
 
         async for drawn in scope.map(draw, forks(), ahead=None, each=self.n):
             yield drawn
