@@ -41,7 +41,7 @@ def test_a_request_is_followed_from_the_list_to_its_end(open_page: Callable[...,
         page.click("a")
         until(page, "window.ttcView && ttcView.shown() > 0")
         click(page, "0.sample#1")
-        page.wait_for_selector("#details .text span")
+        page.wait_for_selector("#details .text")
         assert selected(page) == "0.sample#1"
         assert "<img src=x onerror=alert(1)>" in page.inner_text("#details .text")
         assert page.inner_text("#question").startswith("<img src=x")
