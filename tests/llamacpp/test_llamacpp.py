@@ -18,6 +18,7 @@ from ttc.engine.local.hub.models import find
 from ttc.engine.openai import OpenAIEngine, Service, connect
 from ttc.ports import Request
 from ttc.testing import check_engine
+from ttc.types import Branch
 
 pytestmark = [pytest.mark.model, pytest.mark.timeout(600)]
 SERVER = os.environ.get("TTC_LLAMA_SERVER", "")
@@ -25,7 +26,7 @@ SECONDS = 120.0
 
 
 @pytest.fixture(scope="module")
-def engine() -> Iterator[OpenAIEngine]:
+def url() -> Iterator[str]:
     if not Path(SERVER).is_file():
         pytest.skip(f"TTC_LLAMA_SERVER is {SERVER!r}, which is no program of llama.cpp")
     with socket.socket() as free:
@@ -39,12 +40,24 @@ def engine() -> Iterator[OpenAIEngine]:
     ) as server:
         try:
             wait_for(port, server)
-            service = Service(model="smollm2", urls=(f"http://127.0.0.1:{port}/v1",))
-            made = connect(service)
-            yield made
-            made.close()
+            yield f"http://127.0.0.1:{port}/v1"
         finally:
             server.terminate()
+
+
+@pytest.fixture(scope="module")
+def engine(url: str) -> Iterator[OpenAIEngine]:
+    made = connect(Service(model="smollm2", urls=(url,)))
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def by_tokens(url: str) -> Iterator[OpenAIEngine]:
+    """The same server, asked by tokens."""
+    made = connect(Service(model="smollm2", urls=(url,), tokenizer="smollm2-135m"))
+    yield made
+    made.close()
 
 
 def wait_for(port: int, server: subprocess.Popen[bytes]) -> None:
@@ -95,3 +108,40 @@ def test_a_cancelled_call_frees_its_place(engine: OpenAIEngine) -> None:
 
     assert all(count <= 500 for count in produced)
     assert after.future.result(SECONDS).length == 2
+
+
+# Asked by tokens
+
+
+def test_it_keeps_the_contract_by_tokens(by_tokens: OpenAIEngine) -> None:
+    assert by_tokens.report.tells_tokens == "logprobs"
+    assert by_tokens.capabilities.has("fork")
+    assert check_engine(by_tokens, max_tokens=8).failed == ()
+
+
+def test_a_text_that_is_gone_on_with_is_the_text_itself(by_tokens: OpenAIEngine) -> None:
+    """Its first tokens, sent as they came, go on as they went on."""
+    root = by_tokens.root(ttc.Problem.ask("What is the capital of France?"), "policy")
+
+    def said(branch: Branch, most: int) -> Branch:
+        greedy = Sampling(temperature=0)
+        asked = Request(branch=branch, max_tokens=most, sampling=greedy, seed=1)
+        return by_tokens.submit(asked).future.result(SECONDS)
+
+    whole = said(root, 8)
+    rest = said(by_tokens.cut(whole, root.num_tokens + 3), 5)
+
+    assert rest.token_ids == (whole.token_ids or ())[3:]
+
+
+def test_a_search_runs_on_it(by_tokens: OpenAIEngine) -> None:
+    outcome = ttc.solve(
+        "What is 2 + 3?",
+        "beam_search(num_beams=2, max_steps=2, verifier=mean_logprob()) >> vote()",
+        model=by_tokens,
+        budget=Budget(tokens=600),
+        seed=0,
+    )
+
+    assert 0 < outcome.usage.tokens <= 600
+    assert {c.status for c in outcome.candidates} <= {"finished", "truncated", "failed"}

@@ -23,10 +23,11 @@ pytest.importorskip("vllm", reason="vLLM is not installed here; `make test-vllm`
 from ttc.engine.vllm import VllmEngine
 
 MODEL = os.environ.get("TTC_VLLM_MODEL", "")
-pytestmark = [pytest.mark.filterwarnings("default"), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.filterwarnings("default"), pytest.mark.timeout(3000)]
 QUESTION = Problem.ask("Name three animals.")
 
 
+SECONDS = 600.0
 RANK = 8
 
 
@@ -76,7 +77,7 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[VllmEngine]:
 
 def result(engine: VllmEngine, branch: Branch, **more: Any) -> Branch:
     given = {"max_tokens": 8, "sampling": Sampling(temperature=0), "seed": 1, **more}
-    return engine.submit(Request(branch=branch, **given)).future.result(120)
+    return engine.submit(Request(branch=branch, **given)).future.result(SECONDS)
 
 
 def test_it_keeps_the_contract(engine: VllmEngine) -> None:
@@ -99,7 +100,7 @@ def test_a_vote_and_a_search_run_on_it(engine: VllmEngine) -> None:
 def test_scores_are_what_generation_reports(engine: VllmEngine) -> None:
     root = engine.root(QUESTION, "policy")
     made = result(engine, root)
-    (scored,) = engine.score(root, (made,)).future.result(120)
+    (scored,) = engine.score(root, (made,)).future.result(SECONDS)
 
     assert made.logprobs is not None
     for own, told in zip(scored, made.logprobs, strict=True):
@@ -111,7 +112,7 @@ def test_samples_share_their_prompt(engine: VllmEngine) -> None:
     root = engine.root(long, "policy")
     result(engine, root)
     call = engine.submit(Request(branch=root, max_tokens=2, sampling=Sampling(), seed=2))
-    call.future.result(120)
+    call.future.result(SECONDS)
 
     assert (call.usage.cached_input_tokens or 0) > root.num_tokens // 2
 
@@ -144,7 +145,7 @@ def test_samples_that_begin_together_compute_their_prompt_once(engine: VllmEngin
         for seed in range(4)
     ]
     for call in calls:
-        call.future.result(120)
+        call.future.result(SECONDS)
 
     used = [call.usage for call in calls]
     computed = sum(usage.input_tokens - (usage.cached_input_tokens or 0) for usage in used)

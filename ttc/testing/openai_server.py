@@ -140,6 +140,7 @@ class OpenAIServer:
         self._ready.set()
         self._loop.run_forever()
         server.close()
+        self._loop.run_until_complete(asyncio.sleep(0))  # whom it has just accepted begins
         tasks = asyncio.all_tasks(self._loop)
         for task in tasks:
             task.cancel()
