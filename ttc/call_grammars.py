@@ -36,22 +36,22 @@ _TEXT_KEYWORDS = {"type", "enum", "const", "minLength", "maxLength", "title", "d
 _TEXT_KEYWORDS |= {"default", "examples"}
 """What the schema of a text may say that stands between elements, and not in JSON."""
 
-_JSON_FIRST = r'\s*(```[\w-]*\n\s*)?[\[{"]'
+_JSON_FIRST = r'[ \t\r\n]*(```[A-Za-z0-9_-]*\n[ \t\r\n]*)?[\[{"]'
 """How JSON begins that stands for a whole turn."""
 _BARE = [r'bare: body | FENCE body "\n"? "```"', r"FENCE: /```(json)?\n/"]
 _ELEMENTS = r"<parameter=|<\/parameter>|<\/function>|<\/?tool_call>"
 _WORDS = "WORDS: /(?s:.*)/ & ~"
 _THOUGHT = r"""
 UNENDED: /(?s:.*)/ & ~/(?s:.*)<\/think>(?s:.*)/
-thought[lazy]: /\s*<think>(?s:.*)<\/think>/
+thought[lazy]: /[ \t\r\n]*<think>(?s:.*)<\/think>/
 begun[lazy]: /(?s:.*)<\/think>/
 """
 _REACT = r"""
 HEAD: /((?s:.*)\n)?[ \t*]*/
-LEFT: HEAD /(Final Answer|Observation( \d+)?)[ \t*]*:(?s:.*)/
-DONE: HEAD /(Final Answer|Action( \d+)?)[ \t*]*:(?s:.*)/
-ACTION: (HEAD /Action( \d+)?[ \t*]*:/) & ~LEFT
-OBSERVED: (HEAD /Observation( \d+)?[ \t*]*:/) & ~DONE
+LEFT: HEAD /(Final Answer|Observation( [0-9]+)?)[ \t*]*:(?s:.*)/
+DONE: HEAD /(Final Answer|Action( [0-9]+)?)[ \t*]*:(?s:.*)/
+ACTION: (HEAD /Action( [0-9]+)?[ \t*]*:/) & ~LEFT
+OBSERVED: (HEAD /Observation( [0-9]+)?[ \t*]*:/) & ~DONE
 WORDS: /(?s:.*)/ & ~(ACTION /(?s:.*)/ | OBSERVED /(?s:.*)/ | /(?s:.*)<\/think>(?s:.*)/)
 action[lazy]: ACTION
 observed[lazy]: OBSERVED
@@ -59,7 +59,12 @@ observed[lazy]: OBSERVED
 
 
 def call_grammar(
-    form: str, known: Known, control: Mapping[str, int], *, is_thinking: bool = False
+    form: str,
+    known: Known,
+    control: Mapping[str, int],
+    *,
+    is_thinking: bool = False,
+    may_call: bool = True,
 ) -> str:
     """The grammar of a turn.
 
@@ -68,6 +73,7 @@ def call_grammar(
         known: the schemas of the tools' arguments, by name.
         control: the ids of the vocabulary's control tokens, by their text.
         is_thinking: whether the turn begins within a thought, since its prompt has opened one.
+        may_call: whether it may call something; else it is words that could be no call.
 
     Raises:
         ValueError: the form has no grammar for a schema.
@@ -80,7 +86,8 @@ def call_grammar(
         lines = [*_tags("| bare ", _json("body", schema_of_calls(known))), *_BARE]
     else:
         lines = _unmarked(form, known, control)
-    start = "begun turn | UNENDED" if is_thinking else "thought? turn"
+    turn = "turn" if may_call else "WORDS"
+    start = f"begun {turn} | UNENDED" if is_thinking else f"thought? {turn}"
     return "\n".join([f"start: {start}", _THOUGHT, *lines]) + "\n"
 
 
@@ -167,11 +174,11 @@ def _unmarked(form: str, known: Known, control: Mapping[str, int]) -> list[str]:
 
 def _words(known: Known, mark: str) -> list[str]:
     """A turn of words, none of which could be a call without its mark."""
-    names = "|".join(map(re.escape, known))
-    spelt = re.escape(mark)
+    white, names = r"[ \t\r\n]*", "|".join(map(re.escape, known))
+    marked = rf"(?s:.*)({re.escape(mark)}|<\/think>)"
     return [
         "turn: WORDS | calls",
-        rf"{_WORDS}/({_JSON_FIRST}|(?s:.*)({spelt}|<\/think>)|\s*({names})\s*[\[{{])(?s:.*)/",
+        rf"{_WORDS}/({_JSON_FIRST}|{marked}|{white}({names}){white}[\[{{])(?s:.*)/",
     ]
 
 

@@ -116,12 +116,15 @@ class Calls:
     """The schemas of the tools' arguments by name, as JSON; a mapping is written out."""
     is_thinking: bool
     """Whether the turn begins within a thought, which its prompt has opened."""
+    may_call: bool
+    """Whether it may call something; else it is words that could be no call."""
 
     def __init__(
         self,
         form: str,
         tools: str | Mapping[str, Mapping[str, Any]],
         is_thinking: bool = False,
+        may_call: bool = True,
     ) -> None:
         """Such a turn.
 
@@ -141,11 +144,13 @@ class Calls:
         object.__setattr__(self, "form", form)
         object.__setattr__(self, "tools", json.dumps(known))
         object.__setattr__(self, "is_thinking", is_thinking)
+        object.__setattr__(self, "may_call", may_call)
 
     def grammar(self, control: Mapping[str, int]) -> str:
         """The grammar of the turn, for a vocabulary with such control tokens."""
         known = json.loads(self.tools)
-        return call_grammar(self.form, known, control, is_thinking=self.is_thinking)
+        more = {"is_thinking": self.is_thinking, "may_call": self.may_call}
+        return call_grammar(self.form, known, control, **more)
 
 
 Constraint = Calls | Choice | Pattern | Schema
@@ -186,6 +191,11 @@ def constraint_of(values: Mapping[str, Any] | None) -> Constraint | None:
             return Pattern(regex)
         case [("schema", str(schema))]:
             return Schema(schema)
-        case [("calls", {"form": str(), "tools": str(), "is_thinking": bool()} as turn)]:
+        case [
+            (
+                "calls",
+                {"form": str(), "tools": str(), "is_thinking": bool(), "may_call": bool()} as turn,
+            )
+        ]:
             return Calls(**turn)
     raise ValueError(f"{values} is no constraint; one is a choice, a pattern, a schema or calls")

@@ -70,20 +70,21 @@ Tools: TypeAlias = Sequence[Mapping[str, Any]]
 
 Known: TypeAlias = Mapping[str, Mapping[str, Any]]
 
+_WHITE = " \t\r\n"
 _MAX_TEXT = 1_000_000
 _MAX_CALL = 2_000
 _OPEN, _CLOSE = "<tool_call>", "</tool_call>"
 _PYTHON_TAG, _TOOL_CALLS = "<|python_tag|>", "[TOOL_CALLS]"
-_FENCE = re.compile(r"\A```[\w-]*\n(.*?)\n?```\Z", re.DOTALL)
+_FENCE = re.compile(r"\A```[A-Za-z0-9_-]*\n(.*?)\n?```\Z", re.DOTALL)
 _NAMED = re.compile(r"\s*([\w.-]+)\s*(?:\[CALL_ID\]\s*([\w-]+)\s*)?(?:\[ARGS\])?\s*(?=\{)")
 _FUNCTION = re.compile(r"<function=([^>\n]+)>(.*?)(?:</function>|\Z)", re.DOTALL)
 _PARAMETER = re.compile(
     r"<parameter=([^>\n]+)>\n?(.*?)\n?(?:</parameter>|(?=<parameter=)|\Z)", re.DOTALL
 )
-_ACTION = re.compile(r"^[ \t*]*Action(?:[ ]\d+)?[ \t*]*:[ \t*]*(.*)$", re.MULTILINE)
-_INPUT = re.compile(r"^[ \t*]*Action Input(?:[ ]\d+)?[ \t*]*:[ \t*]*", re.MULTILINE)
+_ACTION = re.compile(r"^[ \t*]*Action(?:[ ][0-9]+)?[ \t*]*:[ \t*]*(.*)$", re.MULTILINE)
+_INPUT = re.compile(r"^[ \t*]*Action Input(?:[ ][0-9]+)?[ \t*]*:[ \t*]*", re.MULTILINE)
 _FINAL = re.compile(r"^[ \t*]*Final Answer[ \t*]*:[ \t*]*", re.MULTILINE)
-_OBSERVATION = re.compile(r"^[ \t*]*Observation(?:[ ]\d+)?[ \t*]*:", re.MULTILINE)
+_OBSERVATION = re.compile(r"^[ \t*]*Observation(?:[ ][0-9]+)?[ \t*]*:", re.MULTILINE)
 _BRACKETED = re.compile(r"\A([\w.-]+)[ \t]*\[(.*)\]\Z", re.DOTALL)
 _PYTHON = ("python", "code_interpreter")
 _FINISH = ("finish", "final_answer")
@@ -292,9 +293,9 @@ def _named(text: str) -> list[Call]:
 
 def _bare(text: str, known: Known) -> list[Call]:
     """The calls that a turn without marks is, where it is nothing else."""
-    text = text.strip()
+    text = text.strip(_WHITE)
     fenced = _FENCE.match(text)
-    body = fenced[1].strip() if fenced else text
+    body = fenced[1].strip(_WHITE) if fenced else text
     calls, end = glued(body, 0, _end_of)
     if not calls:
         calls, end = _named(body), len(body)

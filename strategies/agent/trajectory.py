@@ -25,6 +25,8 @@ from ttc.types import AnswerFormat, Branch, Candidate, Message, Sampling
 
 __all__ = ["Limits", "Trajectory", "Turns", "Use"]
 
+_AGAIN = "\n\nThis is the call that you made before. Go on, or give your final answer."
+
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
@@ -151,11 +153,12 @@ class Turns:
         wanted = trajectory.wanted
         room = max(0, self.limits.calls - trajectory.num_calls)
         results = await self._called(trajectory, wanted[:room])
-        told = [(call, result.text) for call, result in zip(wanted, results, strict=False)]
-        over = f"The call is not made: the limit of {self.limits.calls} calls is reached."
-        told += [(call, over) for call in wanted[room:]]
         key = key_of(wanted)
         repeated = trajectory.repeated + 1 if key == trajectory.last_key else 1
+        again = _AGAIN if repeated > 1 else ""
+        told = [(c, result.text + again) for c, result in zip(wanted, results, strict=False)]
+        over = f"The call is not made: the limit of {self.limits.calls} calls is reached."
+        told += [(call, over) for call in wanted[room:]]
         num_calls = trajectory.num_calls + len(results)
         reached = self._limit_reached(trajectory.num_turns + 1, num_calls, repeated)
         branch, messages = self.conversation.answered(
@@ -210,7 +213,9 @@ class Turns:
 
     async def _said(self, trajectory: Trajectory, index: int) -> Branch:
         """A turn."""
-        constraint = None if trajectory.is_last else self.constraint
+        constraint = self.constraint
+        if constraint is not None and trajectory.is_last:
+            constraint = replace(constraint, may_call=False)
         return await self.scope.generate(
             trajectory.candidate.branch,
             index=index,
@@ -279,7 +284,8 @@ class Turns:
             return _told(f"The call cannot be read: {call.reason}.")
         tool = self.tools.get(call.name)
         if tool is None:
-            return _told(f"There is no tool {call.name!r}; there is {', '.join(self.tools)}.")
+            names = ", ".join(self.tools)
+            return _told(f"There is no tool {call.name!r}; call one by its name: {names}.")
         earlier = [use.arguments for use in trajectory.uses if use.tool == tool.name]
         return await self.scope.call(
             tool,

@@ -200,6 +200,31 @@ def test_a_thought_that_the_prompt_opened_is_free(tokens: TextTokens) -> None:
         grammars.begin(turn, tokens.encode("a</think><tool_call>no", after="text"))
 
 
+@pytest.mark.parametrize("form", MARKS)
+def test_a_last_turn_is_words(form: Form, tokens: TextTokens) -> None:
+    """Nothing in it is read as a call."""
+    grammars, turn = Grammars(tokens), Calls(form, KNOWN, may_call=False)
+    for begins in MARKS[form]:
+        with pytest.raises(ValueError, match="does not allow"):
+            grammars.begin(turn, tokens.encode(begins, after="text"))
+
+
+@pytest.mark.model
+def test_a_large_vocabulary_does_not_outgrow_the_library() -> None:
+    """Of 150,000 tokens, at each token of a turn."""
+    try:
+        tokens = TextTokens.from_gguf(read_gguf(find("qwen2.5-coder-0.5b-instruct-q4_k_m")))
+    except ModelFileError as missing:
+        pytest.skip(str(missing))
+    grammars = Grammars(tokens)
+    for form, marks in MARKS.items():
+        for text in (*marks, "```json\n3", "So it is 12 \u0436.\n\nIt is {3}."):
+            grammar = grammars.begin(Calls(form, KNOWN))
+            for token in tokens.encode(text, after="text"):
+                assert grammar.allowed().any(), (form, text, grammar.error)
+                assert grammar.accept(token), (form, text)
+
+
 def test_what_a_form_cannot_be_held_to_is_refused() -> None:
     """By the tool and the keyword, when the constraint is made."""
     odd = {"type": "object", "properties": {"q": {"type": "string", "pattern": "a+"}}}
@@ -213,5 +238,5 @@ def test_what_a_form_cannot_be_held_to_is_refused() -> None:
 
 
 def test_such_a_turn_is_kept_as_json() -> None:
-    turn = Calls("xml", KNOWN, is_thinking=True)
+    turn = Calls("xml", KNOWN, is_thinking=True, may_call=False)
     assert constraint_of(constraint_values(turn)) == turn

@@ -95,7 +95,7 @@ def test_parallel_calls_are_answered_one_by_one_in_their_order() -> None:
     assert lines == [
         "tool: 3.0",
         "tool: RuntimeError: no",
-        "tool: There is no tool 'fly'; there is add, shout.",
+        "tool: There is no tool 'fly'; call one by its name: add, shout.",
     ]
     assert outcome.answer == "3"
 
@@ -299,18 +299,20 @@ class Holding(FakeEngine):
 def test_turns_are_held_to_calls_of_the_tools_that_there_are(
     form: Any, write: Callable[..., str]
 ) -> None:
-    """Each turn but the one in which nothing is called any more."""
+    """And the one in which nothing is called any more to words."""
 
     def script(request: Request) -> str:
-        held = request.sampling.constraint is not None
-        return write("add", a=4) if held else "Final Answer: 5"
+        held = request.sampling.constraint
+        assert isinstance(held, Calls)
+        return write("add", a=4) if held.may_call else "Final Answer: 5"
 
     engine = Holding(script)
     agent = Agent(tools=[add], calls=form, constrain=True, max_turns=2)
     outcome = ttc.solve("4 + 1?", agent, model=engine, seed=1)
 
     held = Calls(form, {"add": add.parameters})
-    assert [r.sampling.constraint for r in engine.requests] == [held, held, None]
+    words = replace(held, may_call=False)
+    assert [r.sampling.constraint for r in engine.requests] == [held, held, words]
     assert [r.detail["status"] for r in outcome.trace if r.kind == "tool"] == ["ok", "ok"]
     assert outcome.answer == "5"
 
