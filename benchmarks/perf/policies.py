@@ -143,11 +143,12 @@ def compared(run: Callable[..., dict[str, Any]], name: str, seeds: int) -> dict[
     row: dict[str, Any] = {"compared": name, "nodes": COMPARED}
     try:
         full = run("--one", name, "--nodes", str(COMPARED))
+        row["mib"] = round(full["mib"], 1)
+        row["cpu_s"] = round((sum(full["asks"]) + sum(full["tells"])) / 1e9, 3)
         solved = run("--one", name, "--nodes", str(COMPARED), "--seeds", str(seeds))["solved_after"]
     except subprocess.TimeoutExpired as late:
-        return row | {"unfinished_after_s": late.timeout}
-    row["mib"] = round(full["mib"], 1)
-    row["cpu_s"] = round((sum(full["asks"]) + sum(full["tells"])) / 1e9, 3)
+        what = "problems" if "cpu_s" in row else "search"
+        return row | {f"{what}_unfinished_after_s": late.timeout}
     row["problems"] = len(solved)
     row["unsolved"] = sum(after is None for after in solved)
     row["evaluations_to_solve_mean"] = round(
