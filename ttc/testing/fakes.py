@@ -380,8 +380,8 @@ class _FakeGeneration:
         told, self._told = self._told, self._told + len(piece)
         said = self._text[told : self._told]  # a stop string is no part of the text
         if self._on_chunk is not None:
-            told = self._engine.measured(self._request, 1)
-            measured = {name: told[name] for name in ("logprobs", "top_logprobs")}
+            whole = self._engine.measured(self._request, 1)
+            measured = {name: whole[name] for name in ("logprobs", "top_logprobs")}
             self._on_chunk(Chunk(text=said, token_ids=ids_of(piece), **measured))
 
     def _draw(self) -> None:
