@@ -97,15 +97,19 @@ class BudgetForcing(Node):
         count = None if given.count is None else given.count * self.n
         return Flow(kind="finished", count=count, roles=frozenset({self.role}))
 
+    def longest(self, given: Flow) -> int | None:
+        """Thoughts and answer."""
+        return given.grown(self.role, self.max_thinking + self.max_tokens, self._appended)
+
     def bound(self, given: Flow) -> Cost:
         """All thinking and the answer; what is appended is bounded by its bytes."""
-        if given.count is None:
-            return Cost(tokens=None, calls=None)
-        again = self.waits * len((self.wait + self.ends).encode())
-        given_text = len((self.opens + self.ends + self.cue).encode()) + again
-        forks = given.count * self.n
-        tokens = forks * (self.max_thinking + self.max_tokens + given_text)
-        return Cost(tokens=tokens, calls=forks * (self.waits + 2))
+        tokens = self.max_thinking + self.max_tokens + len(self._appended.encode())
+        return Cost(tokens=tokens, calls=self.waits + 2) * given.count * self.n
+
+    @property
+    def _appended(self) -> str:
+        """All that may be appended to one fork."""
+        return self.opens + self.ends + self.cue + (self.wait + self.ends) * self.waits
 
     async def run(
         self, candidates: Stream[Candidate], scope: Scope

@@ -12,6 +12,7 @@ from typing import ClassVar
 
 from ttc.flow import not_one, one_of
 from ttc.graph import Cost, Flow, Node, Port, label
+from ttc.lengths import largest
 from ttc.ports import Scope, Stream
 from ttc.streams import iterate
 from ttc.types import Candidate
@@ -116,6 +117,10 @@ class Cascade(Node):
     def bound(self, given: Flow) -> Cost:
         """The sum over all rungs."""
         return sum((rung.bound(given) for rung in self.rungs), Cost())
+
+    def longest(self, given: Flow) -> int | None:
+        """The most that any rung shows."""
+        return largest(*(rung.longest(given) for rung in self.rungs))
 
     async def run(
         self, candidates: Stream[Candidate], scope: Scope

@@ -91,12 +91,14 @@ class Comparing(Node):
         return self.verdicts
 
     def bound(self, given: Flow) -> Cost:
-        """Verdicts of a knockout of all; texts that are shown have no bound beforehand."""
-        if given.count is None:
-            return Cost(tokens=None, calls=None)
-        if given.count < 2:
-            return Cost()
-        return Cost(tokens=None, calls=self.verdicts * _num_groups(given.count, self.at_once))
+        """Verdicts of a knockout of all."""
+        groups = None if given.count is None else _num_groups(given.count, self.at_once)
+        return self.verdict(given, self.at_once) * groups * self.verdicts
+
+    def verdict(self, given: Flow, count: int) -> Cost:
+        """The most that a verdict costs on so many of the candidates."""
+        texts = (len(self.rubric.encode()), *[given.text] * count)
+        return Cost(tokens=given.lengths.call(self.role, self.max_tokens, *texts), calls=1)
 
     async def run(
         self, candidates: Stream[Candidate], scope: Scope

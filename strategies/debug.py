@@ -51,6 +51,10 @@ class Debug(Refinement):
         """As many, each with the score."""
         return replace(super().flow(given), scores={_SCORE: (0.0, 1.0)})
 
+    def shows(self, version: int | None, note: int | None) -> tuple[int | None, ...]:
+        """A program, and four things that came of it."""
+        return version, *[4 * _MOST_SHOWN] * 4
+
     def is_enough(self, candidate: Candidate) -> bool:
         """Whether it passes."""
         return self.value(candidate) == 1.0

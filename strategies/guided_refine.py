@@ -42,6 +42,10 @@ class GuidedRefine(ScoredRefinement):
         """As of all refinements, and rounds without a draft."""
         return super().faults(given) + count_faults(drafts=self.drafts)
 
+    def shows(self, version: int | None, note: int | None) -> tuple[int | None, ...]:
+        """The best and the worst version."""
+        return version, version
+
     def revision_of(self, chain: Versions, scope: Scope) -> tuple[str, ...]:
         """The best version, and the worst where that is another one."""
         asked = question(scope.problem)

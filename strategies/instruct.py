@@ -13,6 +13,7 @@ from typing import ClassVar, Literal
 
 from ttc.errors import EngineError
 from ttc.graph import Cost, Flow, Node, Port
+from ttc.lengths import plus
 from ttc.ports import Scope, Stream
 from ttc.types import Branch, Candidate, Message, Problem
 
@@ -62,9 +63,15 @@ class Instruct(Node):
         count = None if given.count is None else given.count * len(self.instructions)
         return Flow(kind="open", count=count, scores={}, roles=frozenset({self.role}))
 
+    def longest(self, given: Flow) -> int | None:
+        """Nothing is written after a prompt yet."""
+        return 0
+
     def bound(self, given: Flow) -> Cost:
-        """Prompts are paid by whoever extends them, and their length is not known beforehand."""
-        return Cost(tokens=None)
+        """The prompts, which are paid by whoever extends them."""
+        sizes = [len(text.encode()) for text in self.instructions]
+        prompts = plus(*(given.lengths.prompt(self.role, size) for size in sizes))
+        return Cost(tokens=prompts) * given.count
 
     async def run(
         self, candidates: Stream[Candidate], scope: Scope

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from ttc.graph import Cost, Flow, Node, Port
+from ttc.lengths import largest
 from ttc.ports import Scope, Stream
 from ttc.prompts import PREAMBLE, fenced, question, solution
 from ttc.strategies.calls import Ask, Calls, ended, resting_on
@@ -73,9 +74,23 @@ class MixtureOfAgents(Node):
         """One."""
         return Flow(kind="finished", count=1, roles=self.roles)
 
+    def longest(self, given: Flow) -> int | None:
+        """What the aggregator writes, or any proposer."""
+        return self._longest(given, self.roles)
+
     def bound(self, given: Flow) -> Cost:
-        """The calls; texts that are shown again have no bound beforehand."""
-        return Cost(tokens=None, calls=self.layers * len(self.proposers) + 1)
+        """The calls, all but those of the first layer with every answer of the one before."""
+        answers = [self._longest(given, frozenset(self.proposers))] * len(self.proposers)
+
+        def call(role: str) -> Cost:
+            return Cost(tokens=given.lengths.call(role, self.max_tokens, *answers), calls=1)
+
+        first = Cost(tokens=self.max_tokens, calls=1) * len(self.proposers)
+        layer = sum(map(call, self.proposers), Cost())
+        return first + layer * (self.layers - 1) + call(self.aggregator)
+
+    def _longest(self, given: Flow, roles: frozenset[str]) -> int | None:
+        return largest(*(given.lengths.written(role, self.max_tokens) for role in roles))
 
     async def run(
         self, candidates: Stream[Candidate], scope: Scope

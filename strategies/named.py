@@ -27,6 +27,10 @@ class NamedGraph(Node):
         """The most that the graph can spend."""
         return compile_graph(self).bound(given)
 
+    def longest(self, given: Flow) -> int | None:
+        """What the graph shows."""
+        return compile_graph(self).longest(given)
+
     def run(self, candidates: Stream[Candidate], scope: Scope) -> AsyncGenerator[Candidate, None]:
         """Runs the graph that it stands for."""
         return compile_graph(self).run(candidates, scope)

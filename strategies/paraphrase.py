@@ -60,9 +60,16 @@ class Paraphrase(Node):
         count = None if given.count is None else given.count * (self.n + 1)
         return Flow(kind="open", count=count, roles=frozenset({self.role}))
 
+    def longest(self, given: Flow) -> int | None:
+        """Nothing is written after a question yet."""
+        return 0
+
     def bound(self, given: Flow) -> Cost:
-        """N calls each; how long prompts are is not known beforehand."""
-        return Cost(tokens=None, calls=None if given.count is None else given.count * self.n)
+        """N calls each, and a prompt with what each writes."""
+        written = given.lengths.written(self.writer, self.max_tokens)
+        prompt = Cost(tokens=given.lengths.prompt(self.role, written))
+        asked = Cost(tokens=given.lengths.call(self.writer, self.max_tokens), calls=1)
+        return (prompt + asked) * given.count * self.n
 
     async def run(
         self, candidates: Stream[Candidate], scope: Scope

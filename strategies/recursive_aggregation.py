@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from ttc.graph import Cost, Flow, Node, Port
+from ttc.lengths import largest
 from ttc.ports import Scope, Stream
 from ttc.strategies.calls import Ask, Calls, resting_on
 from ttc.strategies.mixture_of_agents import synthesis
@@ -54,9 +55,15 @@ class RecursiveAggregation(Node):
         """As many, without the scores of the old ones."""
         return replace(given, kind="finished", scores={}, roles=given.roles | {self.role})
 
+    def longest(self, given: Flow) -> int | None:
+        """An old member, or an aggregate."""
+        return largest(given.text, given.lengths.written(self.role, self.max_tokens))
+
     def bound(self, given: Flow) -> Cost:
-        """The calls; texts that are shown again have no bound beforehand."""
-        return Cost(tokens=None, calls=None if given.count is None else given.count * self.rounds)
+        """The calls, each with as many members as it shows."""
+        texts = [self.longest(given)] * self.size
+        tokens = given.lengths.call(self.role, self.max_tokens, *texts)
+        return Cost(tokens=tokens, calls=1) * given.count * self.rounds
 
     async def run(
         self, candidates: Stream[Candidate], scope: Scope

@@ -17,7 +17,9 @@ from math import inf
 from typing import ClassVar
 
 from ttc.errors import TTCError
+from ttc.flow import verifier_cost
 from ttc.graph import Cost, Flow, Node, Port, is_count
+from ttc.lengths import largest, times
 from ttc.ports import Scope, Stream, Verifier
 from ttc.prompts import fenced, question, solution
 from ttc.strategies.calls import Ask, Calls, resting_on
@@ -96,10 +98,23 @@ class Refinement(Node):
         """As many; a revision carries no older score."""
         return replace(given, kind="finished", scores={}, roles=given.roles | {self.role})
 
+    def longest(self, given: Flow) -> int | None:
+        """The first version, or a later one."""
+        return largest(given.text, given.lengths.written(self.role, self.max_tokens))
+
     def bound(self, given: Flow) -> Cost:
-        """Calls for each round; texts that are shown again have no bound beforehand."""
+        """Calls for each round, with what their prompts show."""
+        texts = self.shows(self.longest(given), given.lengths.written(self.role, self.max_tokens))
+        asked = given.lengths.call(self.role, self.max_tokens, *texts)
         each = self.rounds * (self.width + self.asks_feedback)
-        return Cost(tokens=None, calls=None if given.count is None else given.count * each)
+        return Cost(tokens=asked, calls=1) * given.count * each
+
+    def shows(self, version: int | None, note: int | None) -> tuple[int | None, ...]:
+        """The most bytes of each text in a prompt, where versions and notes have so many.
+
+        By default one version is shown, and what was said of it.
+        """
+        return version, note
 
     async def run(
         self, candidates: Stream[Candidate], scope: Scope
@@ -247,9 +262,11 @@ class ScoredRefinement(Refinement):
         total = super().bound(given)
         if self.verifier is None:
             return total
-        versions = 1 + self.rounds * self.width
-        count = None if given.count is None else given.count * versions
-        return total + Verify(self.verifier).bound(replace(given, count=count))
+        versions, stages = 1 + self.rounds * self.width, 1
+        if self.verifier.needs == "all":
+            versions, stages = self.width, 1 + self.rounds
+        shown = replace(given, count=times(given.count, versions), text=self.longest(given))
+        return total + verifier_cost(self.verifier, shown) * stages
 
     async def scored(
         self, candidates: Sequence[Candidate], calls: Calls, scope: Scope

@@ -37,6 +37,10 @@ class Reflexion(ScoredRefinement):
         """As of all refinements, and a memory of nothing."""
         return super().faults(given) + count_faults(memory=self.memory)
 
+    def shows(self, version: int | None, note: int | None) -> tuple[int | None, ...]:
+        """A version and how it was judged, or lessons."""
+        return version, 4 * _MOST_EVIDENCE, *[note] * self.memory
+
     def feedback_on(self, chain: Versions, scope: Scope) -> tuple[str, ...]:
         """The trial and how it was judged."""
         return (

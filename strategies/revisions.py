@@ -68,13 +68,19 @@ class Revisions(Node):
         count = None if given.count is None else given.count * self.chains * self.length
         return Flow(kind="finished", count=count, roles=frozenset({self.role}))
 
+    def longest(self, given: Flow) -> int | None:
+        """At most a whole chain."""
+        return given.grown(self.role, self.length * self.max_tokens, self._cues)
+
     def bound(self, given: Flow) -> Cost:
         """Every version as long as it may be; a cue's bytes bound its tokens."""
-        if given.count is None:
-            return Cost(tokens=None, calls=None)
-        chains, cues = given.count * self.chains, (self.length - 1) * len(self.cue.encode())
-        tokens = chains * (self.length * self.max_tokens + cues)
-        return Cost(tokens=tokens, calls=chains * self.length)
+        tokens = self.length * self.max_tokens + len(self._cues.encode())
+        return Cost(tokens=tokens, calls=self.length) * given.count * self.chains
+
+    @property
+    def _cues(self) -> str:
+        """All that is appended to a chain."""
+        return self.cue * (self.length - 1)
 
     async def run(
         self, candidates: Stream[Candidate], scope: Scope

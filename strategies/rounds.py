@@ -89,15 +89,20 @@ class SampleInRounds(Node):
         count = None if given.count is None else given.count * each
         return Flow(kind="finished", count=count, scores=given.scores)
 
+    def longest(self, given: Flow) -> int | None:
+        """A whole fork, or one that was ended with a probe's answer."""
+        probe = None if self.rule is None else self.rule.probe
+        asked = (probe.max_tokens, probe.cue) if probe is not None else (0, "")
+        return given.grown(self.role, self.max_tokens + asked[0], asked[1])
+
     def bound(self, given: Flow) -> Cost:
         """Every fork as long as it may be, with all its probes."""
-        if given.count is None:
-            return Cost(tokens=None, calls=None)
-        forks, probes, asked = given.count * self.n, 0, 0
+        probes = asked = 0
         if self.rule is not None and self.rule.probe is not None:
             probes = self._probes(self.rule.probe)
             asked = len(self.rule.probe.cue.encode()) + self.rule.probe.max_tokens
-        return Cost(tokens=forks * (self.max_tokens + probes * asked), calls=forks * (1 + probes))
+        fork = Cost(tokens=self.max_tokens + probes * asked, calls=1 + probes)
+        return fork * given.count * self.n
 
     async def run(
         self, candidates: Stream[Candidate], scope: Scope

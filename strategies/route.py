@@ -18,6 +18,7 @@ from typing import ClassVar
 
 from ttc.flow import not_one, one_of
 from ttc.graph import Cost, Flow, Node, Port, label
+from ttc.lengths import largest
 from ttc.ports import Scope, Stream
 from ttc.streams import iterate
 from ttc.types import Candidate
@@ -83,6 +84,10 @@ class Route(Node):
         """The look and, line by line, the dearest of the graphs."""
         look, *others = (graph.bound(given) for graph in self.graphs)
         return look + _dearest(others)
+
+    def longest(self, given: Flow) -> int | None:
+        """The most that any graph shows."""
+        return largest(*(graph.longest(given) for graph in self.graphs))
 
     async def run(
         self, candidates: Stream[Candidate], scope: Scope

@@ -118,13 +118,15 @@ class Sample(Node):
         roles = frozenset({self.role})
         return Flow(kind="finished", count=count, scores=given.scores, roles=roles)
 
+    def longest(self, given: Flow) -> int | None:
+        """A fork with its tail."""
+        tail = (self.tail.max_tokens, self.tail.cue) if self.tail else (0, "")
+        return given.grown(self.role, self.max_tokens + tail[0], tail[1])
+
     def bound(self, given: Flow) -> Cost:
         """Every fork as long as it may be; a cue's bytes bound its tokens."""
-        forks = self.flow(given).count
-        if forks is None:
-            return Cost(tokens=None, calls=None)
         tail = len(self.tail.cue.encode()) + self.tail.max_tokens if self.tail else 0
-        return Cost(tokens=forks * (self.max_tokens + tail), calls=forks)
+        return Cost(tokens=self.max_tokens + tail, calls=1) * self.flow(given).count
 
     async def run(
         self, candidates: Stream[Candidate], scope: Scope

@@ -17,6 +17,7 @@ from typing import ClassVar
 
 from ttc.errors import TTCError
 from ttc.graph import Cost, Flow, Node, Port
+from ttc.lengths import largest, plus, times
 from ttc.ports import Scope, Stream
 from ttc.strategies.calls import Ask, Calls, ended, resting_on, start_of
 from ttc.strategies.refinement import count_faults, sampling_faults, text_faults
@@ -101,10 +102,22 @@ class SpecReason(Node):
         count = None if given.count is None else given.count * self.n
         return Flow(kind="finished", count=count, roles=self.roles)
 
+    def longest(self, given: Flow) -> int | None:
+        """All steps."""
+        return plus(given.text, times(self._step_bytes(given), self.max_steps))
+
     def bound(self, given: Flow) -> Cost:
-        """Calls; how many tokens of one model a step of the other has is not known beforehand."""
-        forks = None if given.count is None else given.count * self.n
-        return Cost(tokens=None, calls=None if forks is None else forks * 3 * self.max_steps)
+        """For each step a draft, a digit and a step, and what one model reads of the other."""
+        written, asked = 2 * self.step_tokens + self.score_tokens, len(QUESTION.encode())
+        tokens = plus(written, asked, self._step_bytes(given), self._step_bytes(given))
+        begun = Cost(tokens=given.text)  # as the model that drafts reads it
+        steps = Cost(tokens=tokens, calls=3) * self.max_steps
+        return (begun + steps) * given.count * self.n
+
+    def _step_bytes(self, given: Flow) -> int | None:
+        """The most bytes of a step, whoever writes it."""
+        written = (given.lengths.written(role, self.step_tokens) for role in self.roles)
+        return plus(largest(*written), len(self.delimiter.encode()))
 
     async def run(
         self, candidates: Stream[Candidate], scope: Scope

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from ttc.graph import Cost, Flow, Node, Port
+from ttc.lengths import plus
 from ttc.ports import Scope, Stream
 from ttc.prompts import PREAMBLE, fenced, question, solution
 from ttc.strategies.calls import Ask, Calls, ended, resting_on, start_of
@@ -74,11 +75,18 @@ class Summarise(Node):
         count = None if given.count is None else given.count * self.n
         return Flow(kind="finished", count=count, roles=frozenset({self.role}))
 
+    def longest(self, given: Flow) -> int | None:
+        """A segment; the first goes on from what is given."""
+        return given.grown(self.role, self.max_tokens)
+
     def bound(self, given: Flow) -> Cost:
-        """Calls of every segment; texts that are shown again have no bound beforehand."""
-        forks = None if given.count is None else given.count * self.n
-        tokens = forks * self.max_tokens if forks is not None and self.segments == 1 else None
-        return Cost(tokens=tokens, calls=None if forks is None else forks * (2 * self.segments - 1))
+        """Calls of every segment, and of every summary of one."""
+        call, first = given.lengths.call, Cost(tokens=self.max_tokens, calls=1)
+        summary = given.lengths.written(self.role, self.summary_tokens)
+        summed_up = call(self.role, self.summary_tokens, summary, self.longest(given))
+        going_on = call(self.role, self.max_tokens, summary)
+        later = Cost(tokens=plus(summed_up, going_on), calls=2) * (self.segments - 1)
+        return (first + later) * given.count * self.n
 
     async def run(
         self, candidates: Stream[Candidate], scope: Scope

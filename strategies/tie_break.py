@@ -55,9 +55,7 @@ class TieBreak(Pairing):
     def bound(self, given: Flow) -> Cost:
         """Comparisons of all that may be in question."""
         most = self.most if given.count is None else min(self.most, given.count)
-        if most < 2:
-            return Cost()
-        return Cost(tokens=None, calls=self.comparisons * most * (most - 1) // 2)
+        return self.verdict(given, 2) * self.comparisons * (most * (most - 1) // 2)
 
     async def winners(
         self, groups: Sequence[Sequence[Entry]], number: int, calls: Calls, scope: Scope

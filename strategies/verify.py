@@ -11,11 +11,12 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from ttc.errors import BudgetExceeded
+from ttc.flow import verifier_cost
 from ttc.graph import Cost, Flow, Node, Port, is_count
 from ttc.ports import Scope, Stream, Verifier, parts_of
 from ttc.types import Candidate, Score
 
-__all__ = ["Verify", "num_verifier_calls", "verifier_demands"]
+__all__ = ["Verify", "verifier_demands"]
 
 
 @dataclass(frozen=True)
@@ -64,11 +65,8 @@ class Verify(Node):
         return replace(given, scores={**given.scores, self.verifier.name: self.verifier.range})
 
     def bound(self, given: Flow) -> Cost:
-        """A verifier call for each candidate; a verifier that asks engines is not bounded."""
-        unknown = None if self.verifier.roles else 0
-        each = num_verifier_calls(self.verifier)
-        count = None if given.count is None else given.count * each
-        return Cost(tokens=unknown, calls=unknown, verifier_calls=count)
+        """A verifier call for each candidate, and what the verifier asks."""
+        return verifier_cost(self.verifier, given)
 
     async def run(
         self, candidates: Stream[Candidate], scope: Scope
@@ -115,8 +113,3 @@ def verifier_demands(verifier: Verifier, given: Flow) -> dict[str, frozenset[str
         for role, needs in verifier_demands(part, given).items():
             demands[role] = demands.get(role, frozenset()) | needs
     return demands
-
-
-def num_verifier_calls(verifier: Verifier) -> int:
-    """The verifier calls that one candidate costs at most."""
-    return sum(map(num_verifier_calls, parts_of(verifier))) or 1

@@ -20,6 +20,7 @@ from typing import ClassVar, NamedTuple, overload
 from ttc.demands import engine_faults
 from ttc.errors import GraphError
 from ttc.flow import Cost, Flow, Port, sure_scores
+from ttc.lengths import largest, lengths_of, plus
 from ttc.ports import Engine, Scope, Stream, Verifier
 from ttc.types import Candidate, Problem
 
@@ -108,8 +109,12 @@ class Node(ABC):
         count = 1 if self.gives.number == "one" else given.count
         return replace(given, kind=self.gives.kind, count=count)
 
+    def longest(self, given: Flow) -> int | None:
+        """The most bytes that what it gives shows; unknown by default where models may write."""
+        return None if self.roles and not self.selects else given.text
+
     def bound(self, given: Flow) -> Cost:
-        """The most that it can spend on `given`, prompts not counted."""
+        """The most that it can spend on `given` beside the problem's prompt; unknown is `None`."""
         return Cost()
 
     def __rshift__(self, other: object) -> Chain:
@@ -156,8 +161,9 @@ class Node(ABC):
         prompts = {
             role: engine.root(problem, role) for placed in self.walk() for role in placed.node.roles
         }
-        tokens = sum(prompt.num_tokens for prompt in prompts.values())
-        return Cost(tokens=tokens) + compile_graph(self).bound(Flow())
+        own = Cost(tokens=sum(prompt.num_tokens for prompt in prompts.values()))
+        given = Flow(text=0, lengths=lengths_of(problem, dict.fromkeys(prompts, engine)))
+        return own + compile_graph(self).bound(given)
 
     def save(self, path: str | Path) -> None:
         """Writes it to a file, as JSON or YAML by the file's name; see `ttc.graph_files`.
@@ -233,8 +239,14 @@ class Chain(Node):
         total = Cost()
         for part in self.parts:
             total += part.bound(given)
-            given = part.flow(given)
+            given = after(part, given)
         return total
+
+    def longest(self, given: Flow) -> int | None:
+        """What its last part shows."""
+        for part in self.parts:
+            given = after(part, given)
+        return given.text
 
     async def run(
         self, candidates: Stream[Candidate], scope: Scope
@@ -283,10 +295,9 @@ class Pool(Node):
     def flow(self, given: Flow) -> Flow:
         """The outputs of all parts together; only scores that each part gives are sure."""
         flows = [part.flow(given) for part in self.parts]
-        known = [flow.count for flow in flows if flow.count is not None]
-        total = sum(known) if len(known) == len(flows) else None
+        count = plus(*(flow.count for flow in flows))
         roles = frozenset().union(*(flow.roles for flow in flows))
-        return Flow(kind=flows[0].kind, count=total, scores=sure_scores(flows), roles=roles)
+        return Flow(kind=flows[0].kind, count=count, scores=sure_scores(flows), roles=roles)
 
     def faults(self, given: Flow) -> list[str]:
         """Parts that give different kinds cannot be mixed."""
@@ -298,6 +309,10 @@ class Pool(Node):
     def bound(self, given: Flow) -> Cost:
         """The sum over its parts."""
         return sum((part.bound(given) for part in self.parts), Cost())
+
+    def longest(self, given: Flow) -> int | None:
+        """The most that any part shows."""
+        return largest(*(part.longest(given) for part in self.parts))
 
     async def run(
         self, candidates: Stream[Candidate], scope: Scope
@@ -341,6 +356,9 @@ class FunctionNode(Node):
         count = 1 if self.gives.number == "one" else None
         return replace(given, kind=self.gives.kind, count=count)
 
+    def longest(self, given: Flow) -> None:
+        """Nobody knows what it writes."""
+
     def bound(self, given: Flow) -> Cost:
         """Nothing bounds a function but the ledger."""
         return UNBOUNDED
@@ -378,6 +396,11 @@ def node(
 def label(index: int, part: Node) -> str:
     """A part's step in a path: its place and its name, `0.sample`."""
     return f"{index}.{part.name}" if part.name else str(index)
+
+
+def after(part: Node, given: Flow) -> Flow:
+    """What a node gives, with what is known of lengths."""
+    return replace(part.flow(given), text=part.longest(given), lengths=given.lengths)
 
 
 def snake_case(name: str) -> str:

@@ -16,7 +16,6 @@ import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
 
 __all__ = ["Lines", "is_in_use", "read_lines"]
 
@@ -105,12 +104,7 @@ class Lines:
     def __enter__(self) -> Lines:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _load(self, is_whole: Callable[[bytes], bool]) -> list[bytes]:

@@ -13,6 +13,7 @@ from itertools import chain
 from typing import ClassVar, Literal
 
 from ttc.errors import EngineError, VerifierError
+from ttc.flow import Cost, Flow
 from ttc.ports import Scope
 from ttc.prompts import PREAMBLE, fenced, prompt, question, together
 from ttc.sandbox.extraction import Completion
@@ -105,6 +106,11 @@ class CodeT:
     def roles(self) -> frozenset[str]:
         """The role that writes tests."""
         return frozenset({self.role})
+
+    def bound(self, given: Flow) -> Cost:
+        """Its lists of tests, however many candidates they judge."""
+        asked = Cost(tokens=given.lengths.call(self.role, self.max_tokens), calls=1)
+        return asked * self.samples
 
     async def __call__(
         self, problem: Problem, candidates: Sequence[Candidate], scope: Scope

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from ttc.graph import is_count
+from ttc.graph import Cost, Flow, is_count
 from ttc.ports import Scope
 from ttc.prompts import PREAMBLE, fenced, question, solution, together
 from ttc.types import Candidate, Problem, Score
@@ -64,6 +64,12 @@ class Judge:
     def roles(self) -> frozenset[str]:
         """The role that judges."""
         return frozenset({self.role})
+
+    def bound(self, given: Flow) -> Cost:
+        """Every verdict on every candidate."""
+        texts = len(self.rubric.encode()), given.text
+        asked = Cost(tokens=given.lengths.call(self.role, self.max_tokens, *texts), calls=1)
+        return asked * self.samples * given.count
 
     async def __call__(
         self, problem: Problem, candidates: Sequence[Candidate], scope: Scope

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from ttc.errors import EngineError, VerifierError
+from ttc.flow import Cost, Flow
 from ttc.ports import Scope
 from ttc.prompts import solution, together
 from ttc.types import Candidate, Message, Problem, Score
@@ -54,6 +55,10 @@ class OutcomeRewardModel:
     def roles(self) -> frozenset[str]:
         """The role of the reward model."""
         return frozenset({self.role})
+
+    def bound(self, given: Flow) -> Cost:
+        """Each candidate, read once after the problem."""
+        return Cost(tokens=given.lengths.prompt(self.role, given.text), calls=1) * given.count
 
     async def __call__(
         self, problem: Problem, candidates: Sequence[Candidate], scope: Scope

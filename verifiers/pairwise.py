@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import ClassVar, Literal
 
+from ttc.flow import Cost, Flow
 from ttc.ports import Scope
 from ttc.prompts import comparison, question, solution, together
 from ttc.types import Candidate, Problem, Score
@@ -50,6 +51,12 @@ class _Comparing:
     def roles(self) -> frozenset[str]:
         """The role that judges."""
         return frozenset({self.role})
+
+    def comparisons_of(self, given: Flow, count: int | None) -> Cost:
+        """So many comparisons of two."""
+        texts = len(self.rubric.encode()), given.text, given.text
+        asked = Cost(tokens=given.lengths.call(self.role, self.max_tokens, *texts), calls=1)
+        return asked * count
 
     async def compare(
         self, pair: tuple[Candidate, Candidate], scope: Scope, *, index: int, swapped: bool
@@ -86,6 +93,11 @@ class PairwiseJudge(_Comparing):
     remote: ClassVar[bool] = True
 
     name: str = "pairwise_judge"
+
+    def bound(self, given: Flow) -> Cost:
+        """Every two in both orders."""
+        count = None if given.count is None else given.count * (given.count - 1)
+        return self.comparisons_of(given, count)
 
     async def __call__(
         self, problem: Problem, candidates: Sequence[Candidate], scope: Scope
@@ -158,6 +170,11 @@ class Tournament(_Comparing):
                 f"{self.comparisons} comparisons at temperature 0 are two; set a temperature, or "
                 "comparisons=2"
             )
+
+    def bound(self, given: Flow) -> Cost:
+        """All matches: each sends one home."""
+        matches = None if given.count is None else max(0, given.count - 1)
+        return self.comparisons_of(given, matches) * self.comparisons
 
     async def __call__(
         self, problem: Problem, candidates: Sequence[Candidate], scope: Scope

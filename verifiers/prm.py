@@ -20,6 +20,8 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal, NamedTuple
 
 from ttc.errors import EngineError, VerifierError
+from ttc.flow import Cost, Flow
+from ttc.lengths import plus, times
 from ttc.ports import Scope
 from ttc.prompts import question, solution, together
 from ttc.types import Branch, Candidate, Message, Problem, Score
@@ -99,6 +101,15 @@ class ProcessRewardModel:
     def roles(self) -> frozenset[str]:
         """The role of the reward model."""
         return frozenset({self.role})
+
+    def bound(self, given: Flow) -> Cost:
+        """Each candidate, read once after the problem, with an end after each step."""
+        shape, text = _SHAPES[self.form], given.text
+        most = None if text is None else 1 + text // len(self.delimiter or shape.delimiter)
+        ends = times(most, 1 + len((self.separator or shape.separator).encode()))
+        prompt = given.lengths.prompt(self.role, text, ends, len((self.system or "").encode()))
+        signs = times(most, 2) if self.form == "math_shepherd" else 0
+        return Cost(tokens=plus(prompt, signs), calls=1) * given.count
 
     async def __call__(
         self, problem: Problem, candidates: Sequence[Candidate], scope: Scope

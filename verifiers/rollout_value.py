@@ -12,11 +12,13 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 from ttc.errors import EngineError
+from ttc.flow import Cost, Flow, verifier_cost
 from ttc.graph import is_count
+from ttc.lengths import times
 from ttc.ports import Scope, Verifier
 from ttc.prompts import together
 from ttc.types import Candidate, Problem, Sampling, Score
@@ -87,6 +89,15 @@ class RolloutValue:
             for role in inner.roles or {"policy"}
         }
         return frozenset(own | named)
+
+    def bound(self, given: Flow) -> Cost:
+        """Every rollout, and the verifier's score of each."""
+        count = times(given.count, self.m)
+        drawn = Cost(tokens=self.max_tokens, calls=1) * count
+        if self.verifier is None:
+            return drawn
+        text = given.grown(self.role, self.max_tokens)
+        return drawn + verifier_cost(self.verifier, replace(given, count=count, text=text))
 
     async def __call__(
         self, problem: Problem, candidates: Sequence[Candidate], scope: Scope

@@ -12,6 +12,7 @@ from typing import ClassVar, Literal
 
 from ttc.answers import answer_key, extract_answer
 from ttc.errors import EngineError
+from ttc.flow import Cost, Flow
 from ttc.ports import Scope
 from ttc.prompts import PREAMBLE, fenced, prompt, question, together
 from ttc.types import Candidate, Problem, Sampling, Score
@@ -110,6 +111,11 @@ class AskBack:
     def roles(self) -> frozenset[str]:
         """The role that is asked."""
         return frozenset({self.role})
+
+    def bound(self, given: Flow) -> Cost:
+        """A question for each number and answer; no answer is longer than its text."""
+        asked = given.lengths.call(self.role, self.max_tokens, given.text)
+        return Cost(tokens=asked, calls=1) * self.numbers * given.count
 
     async def __call__(
         self, problem: Problem, candidates: Sequence[Candidate], scope: Scope

@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal, NamedTuple
 
 from ttc.errors import EngineError, VerifierError
-from ttc.graph import is_count
+from ttc.graph import Cost, Flow, is_count
+from ttc.lengths import plus
 from ttc.ports import Scope
 from ttc.prompts import PREAMBLE, fenced, prompt, question, solution, together
 from ttc.types import Branch, Candidate, Problem, Sampling, Score
@@ -63,6 +64,16 @@ class SelfVerify:
     def roles(self) -> frozenset[str]:
         """The role that is asked."""
         return frozenset({self.role})
+
+    def bound(self, given: Flow) -> Cost:
+        """A question for each chain, behind what that has written."""
+        forms = len(YES) + len(NO)
+        if not self.chains:
+            prompt = given.lengths.prompt(self.role, given.text)
+            return Cost(tokens=plus(prompt, forms), calls=1) * given.count
+        written = given.lengths.call(self.role, self.max_tokens, given.text)
+        asked = len(_asking().encode()) + forms
+        return Cost(tokens=plus(written, asked), calls=2) * self.chains * given.count
 
     async def __call__(
         self, problem: Problem, candidates: Sequence[Candidate], scope: Scope
@@ -117,7 +128,12 @@ class SelfVerify:
             )
         except EngineError as error:
             return error
-        return scope.append(chain, f"\n\n{QUESTION} Answer:")
+        return scope.append(chain, _asking())
+
+
+def _asking() -> str:
+    """What is appended to a rationale."""
+    return f"\n\n{QUESTION} Answer:"
 
 
 class _Answer(NamedTuple):

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from ttc.flow import Cost, Flow
 from ttc.ports import Scope
 from ttc.prompts import PREAMBLE, fenced, question, solution, together
 from ttc.types import Candidate, Problem, Score
@@ -63,6 +64,13 @@ class _OfThoughts(ABC):
     def read(self, word: str) -> float | None:
         """The value of a verdict's word."""
 
+    def verdicts_on(self, given: Flow, count: int | None) -> Cost:
+        """Its verdicts on one prompt that shows so many of the candidates."""
+        shown = [None] if count is None else [given.text] * count
+        texts = (len(self.rubric.encode()), *shown)
+        asked = Cost(tokens=given.lengths.call(self.role, self.max_tokens, *texts), calls=1)
+        return asked * self.samples
+
     async def _asked(self, scope: Scope, paragraphs: tuple[str, ...], first: int) -> list[Verdict]:
         """Several verdicts on one prompt."""
         return await together(
@@ -92,6 +100,10 @@ class ThoughtValue(_OfThoughts):
     samples: int = 3
     """Verdicts on each state; more than one need a temperature."""
     name: str = "thought_value"
+
+    def bound(self, given: Flow) -> Cost:
+        """Verdicts on each state."""
+        return self.verdicts_on(given, 1) * given.count
 
     async def __call__(
         self, problem: Problem, candidates: Sequence[Candidate], scope: Scope
@@ -132,6 +144,10 @@ class ThoughtVote(_OfThoughts):
     samples: int = 5
     """Votes; more than one need a temperature."""
     name: str = "thought_vote"
+
+    def bound(self, given: Flow) -> Cost:
+        """Votes among all states."""
+        return self.verdicts_on(given, given.count)
 
     async def __call__(
         self, problem: Problem, candidates: Sequence[Candidate], scope: Scope

@@ -199,6 +199,11 @@ class LocalEngine:
         return self._context
 
     @property
+    def token_bytes(self) -> int:
+        """The most bytes that one token adds to a text."""
+        return self._tokens.longest
+
+    @property
     def costs(self) -> Costs:
         """What the model spends on each token."""
         return self._costs

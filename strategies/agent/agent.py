@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Literal, get_args
 
 from ttc.constraints import Calls
 from ttc.errors import EngineError, GraphError
-from ttc.graph import Cost, Flow, Node, Port, is_count
+from ttc.graph import Cost, Flow, Node, Port, after, is_count
 from ttc.ports import Scope, Stream
 from ttc.strategies.agent.conversation import Conversation
 from ttc.strategies.agent.trajectory import Limits, Trajectory, Turns
@@ -173,18 +173,17 @@ class Agent(Node):
         return Flow(kind="finished", count=count, roles=frozenset({self.role}))
 
     def bound(self, given: Flow) -> Cost:
-        """Turns and calls of tools; what tools write has no bound beforehand."""
-        count = self.flow(given).count
-        if count is None:
-            return Cost(tokens=None, calls=None)
-        each = (self.max_turns + 1) * self.votes + self.max_calls
+        """Turns and calls of tools; what tools write is bounded by the context alone."""
+        ended, turns = after(self, given), self.max_turns + 1
+        each = self.turn_cost(given) * turns + Cost(calls=self.max_calls)
         if self.select is None:
-            return Cost(tokens=None, calls=count * each)
-        stages = self.max_turns + 1
-        chosen = sum(
-            (self.select.bound(Flow(kind="finished", count=count)) for _ in range(stages)), Cost()
-        )
-        return Cost(tokens=None, calls=count * each * stages) + chosen
+            return each * ended.count
+        return (each * ended.count + self.select.bound(ended)) * turns
+
+    def turn_cost(self, given: Flow) -> Cost:
+        """The most that the samples of one turn cost."""
+        tokens = given.lengths.call(self.role, self.max_tokens, None)
+        return Cost(tokens=tokens, calls=1) * self.votes
 
     async def run(
         self, candidates: Stream[Candidate], scope: Scope

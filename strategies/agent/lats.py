@@ -21,7 +21,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal, get_args
 
 from ttc.errors import EngineError
-from ttc.graph import Cost, Flow, Node, Port
+from ttc.flow import verifier_cost
+from ttc.graph import Cost, Flow, Node, Port, after
 from ttc.ports import Scope, Stream, Verifier
 from ttc.strategies.agent.agent import Agent
 from ttc.strategies.agent.trajectory import Trajectory, Turns
@@ -31,7 +32,7 @@ from ttc.strategies.tree.driver import Driver, Search
 from ttc.strategies.tree.monte_carlo import MonteCarloPolicy
 from ttc.strategies.tree.policy import Expansion
 from ttc.strategies.tree.several_models import range_faults
-from ttc.strategies.verify import num_verifier_calls, verifier_demands
+from ttc.strategies.verify import verifier_demands
 from ttc.types import Branch, Candidate, Order, Problem, Score
 
 __all__ = ["LanguageAgentTreeSearch"]
@@ -108,14 +109,10 @@ class LanguageAgentTreeSearch(Node):
         return Flow(kind="finished", count=count, scores=scores, roles=frozenset({self.agent.role}))
 
     def bound(self, given: Flow) -> Cost:
-        """Turns, votes and calls; what tools write has no bound beforehand."""
-        turns = self.flow(given).count
-        if turns is None:
-            return Cost(tokens=None, calls=None, verifier_calls=None)
-        scores = turns * num_verifier_calls(self.verifier)
-        calls = turns * (self.agent.votes + self.agent.max_calls)
-        asks = self.verifier.roles
-        return Cost(tokens=None, calls=None if asks else calls, verifier_calls=scores)
+        """Turns, votes and calls; what tools write is bounded by the context alone."""
+        turns = after(self, given)
+        each = self.agent.turn_cost(given) + Cost(calls=self.agent.max_calls)
+        return each * turns.count + verifier_cost(self.verifier, turns)
 
     async def run(
         self, candidates: Stream[Candidate], scope: Scope

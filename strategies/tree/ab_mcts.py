@@ -17,7 +17,9 @@ from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from typing import ClassVar, get_args
 
-from ttc.graph import Cost, Flow, Node, Port, is_count
+from ttc.flow import verifier_cost
+from ttc.graph import Cost, Flow, Node, Port, after, is_count
+from ttc.lengths import largest
 from ttc.messages import Message
 from ttc.ports import Scope, Stream, Verifier
 from ttc.registry import install_hint
@@ -27,7 +29,7 @@ from ttc.strategies.tree.adaptive_branching import AdaptivePolicy, Variant
 from ttc.strategies.tree.driver import Driver, Search
 from ttc.strategies.tree.policy import Expansion
 from ttc.strategies.tree.several_models import named_actions, range_faults
-from ttc.strategies.verify import num_verifier_calls, verifier_demands
+from ttc.strategies.verify import verifier_demands
 from ttc.types import Candidate, Order, Problem, Sampling
 
 __all__ = ["AdaptiveBranchingMCTS"]
@@ -125,15 +127,17 @@ class AdaptiveBranchingMCTS(Node):
         scores = {**given.scores, self.verifier.name: self.verifier.range}
         return Flow(kind="finished", count=count, scores=scores, roles=self._writers)
 
+    def longest(self, given: Flow) -> int | None:
+        """An answer, whoever writes it."""
+        return largest(*(given.grown(role, self.max_tokens) for role in self._writers))
+
     def bound(self, given: Flow) -> Cost:
-        """Calls and scores; answers that are shown again have no bound beforehand."""
-        if given.count is None:
-            return Cost(tokens=None, calls=None, verifier_calls=None)
-        calls = given.count * self.max_expansions
-        scores = calls * num_verifier_calls(self.verifier)
-        return Cost(
-            tokens=None, calls=None if self.verifier.roles else calls, verifier_calls=scores
-        )
+        """Answers, each with another one that its prompt shows, and their scores."""
+        answers = after(self, given)
+        texts = answers.text, len(self.revise.encode())
+        calls = [given.lengths.call(role, self.max_tokens, *texts) for role in self._writers]
+        answer = Cost(tokens=largest(*calls), calls=1)
+        return answer * answers.count + verifier_cost(self.verifier, answers)
 
     async def run(
         self, candidates: Stream[Candidate], scope: Scope

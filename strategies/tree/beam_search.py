@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
-from ttc.graph import Cost, Flow, is_count
+from ttc.graph import Flow, is_count
 from ttc.ports import Scope, Verifier
 from ttc.strategies.tree.layers import Layers, LayerState, best_of
 from ttc.strategies.tree.lookahead import Lookahead
@@ -95,15 +95,6 @@ class BeamSearch(TreeSearch):
                 f"lookahead_steps is a whole number of at least 0, not {self.lookahead_steps!r}"
             )
         return faults
-
-    def bound(self, given: Flow) -> Cost:
-        """With the steps that are drawn to look ahead."""
-        steps = super().bound(given)
-        if not self.lookahead_steps or self.verifier.roles or steps.verifier_calls is None:
-            return steps
-        assert given.count is not None
-        drawn = given.count * self.most_expansions * (1 + self.lookahead_steps)
-        return replace(steps, tokens=drawn * self.steps.max_tokens, calls=drawn)
 
     def policy(self, scope: Scope) -> Beams:
         """What decides."""

@@ -8,10 +8,11 @@ Cost: at most k steps for each score.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 from ttc.errors import EngineError
+from ttc.flow import Cost, Flow, verifier_cost
 from ttc.ports import Scope, Verifier
 from ttc.strategies.tree.steps import StepRule, next_step
 from ttc.types import Candidate, Problem, Sampling, Score
@@ -57,6 +58,12 @@ class Lookahead:
     def roles(self) -> frozenset[str]:
         """Whose steps it draws, and whom the verifier asks."""
         return frozenset({self.role}) | self.verifier.roles
+
+    def bound(self, given: Flow) -> Cost:
+        """The steps, and what the verifier costs."""
+        text = given.grown(self.role, self.count * self.steps.max_tokens)
+        steps = Cost(tokens=self.steps.max_tokens, calls=1) * self.count * given.count
+        return steps + verifier_cost(self.verifier, replace(given, text=text))
 
     async def __call__(
         self, problem: Problem, candidates: Sequence[Candidate], scope: Scope

@@ -11,13 +11,15 @@ from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, get_args
 
+from ttc.flow import verifier_cost
 from ttc.graph import Cost, Flow, Node, Port, is_count
+from ttc.lengths import times
 from ttc.ports import Scope, Stream, Verifier
 from ttc.strategies.calls import start_of
 from ttc.strategies.tree.driver import Driver, Search
 from ttc.strategies.tree.policy import Expansion, Policy
 from ttc.strategies.tree.steps import Delimiter, StepRule, next_step
-from ttc.strategies.verify import num_verifier_calls, verifier_demands
+from ttc.strategies.verify import verifier_demands
 from ttc.types import Candidate, Order, Sampling
 
 __all__ = ["TreeSearch"]
@@ -117,16 +119,23 @@ class TreeSearch(Node):
         scores = {**given.scores, self.verifier.name: self.verifier.range}
         return Flow(kind="finished", count=count, scores=scores, roles=frozenset({self.role}))
 
+    def longest(self, given: Flow) -> int | None:
+        """All steps of a trajectory."""
+        return given.grown(self.role, self.max_steps * self.steps.max_tokens)
+
     def bound(self, given: Flow) -> Cost:
-        """Every step as long as it may be. A verifier that asks engines is not bounded."""
-        each = self.most_expansions
-        if given.count is None or each is None:
-            return Cost(tokens=None, calls=None, verifier_calls=None)
-        steps = given.count * each
-        scores = steps * num_verifier_calls(self.verifier)
-        if self.judge.roles:
-            return Cost(tokens=None, calls=None, verifier_calls=scores)
-        return Cost(tokens=steps * self.steps.max_tokens, calls=steps, verifier_calls=scores)
+        """Every step as long as it may be, and its score."""
+        num_steps = times(given.count, self.most_expansions)
+        scored = replace(given, count=num_steps, text=self.longest(given))
+        return self.step_cost(given) * num_steps + self.score_cost(scored)
+
+    def step_cost(self, given: Flow) -> Cost:
+        """The most that one step costs."""
+        return Cost(tokens=self.steps.max_tokens, calls=1)
+
+    def score_cost(self, scored: Flow) -> Cost:
+        """The most that the scores of all trajectories cost."""
+        return verifier_cost(self.judge, scored)
 
     async def run(
         self, candidates: Stream[Candidate], scope: Scope

@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from ttc.graph import Flow
+from ttc.graph import Cost, Flow
+from ttc.lengths import largest
 from ttc.ports import Scope, Verifier
 from ttc.strategies.tree.actions import Action, action_faults
 from ttc.strategies.tree.policy import Expansion
@@ -34,8 +35,7 @@ class SeveralModels(TreeSearch):
     @property
     def roles(self) -> frozenset[str]:
         """Whoever writes steps, and whom the verifier asks."""
-        writers = {action.name for action in named_actions(self.actions, self.role)}
-        return frozenset(writers) | self.judge.roles
+        return self._writers | self.judge.roles
 
     def demands(self, given: Flow) -> Mapping[str, frozenset[str]]:
         """Of each model that writes what is needed of one."""
@@ -54,8 +54,22 @@ class SeveralModels(TreeSearch):
 
     def flow(self, given: Flow) -> Flow:
         """With the tokens of all who write."""
-        writers = {action.name for action in named_actions(self.actions, self.role)}
-        return replace(super().flow(given), roles=frozenset(writers))
+        return replace(super().flow(given), roles=self._writers)
+
+    def longest(self, given: Flow) -> int | None:
+        """All steps of a trajectory, whoever writes them."""
+        alone = (replace(self, role=role, actions=()) for role in self._writers)
+        return largest(*(TreeSearch.longest(one, given) for one in alone))
+
+    def step_cost(self, given: Flow) -> Cost:
+        """With the whole trajectory before it, where another model may have written that."""
+        text, most = self.longest(given), self.steps.max_tokens
+        calls = [given.lengths.call(role, most, text) for role in self._writers]
+        return Cost(tokens=largest(*calls), calls=1) if len(calls) > 1 else super().step_cost(given)
+
+    @property
+    def _writers(self) -> frozenset[str]:
+        return frozenset(action.name for action in named_actions(self.actions, self.role))
 
     async def extend(self, parent: Candidate, expansion: Expansion, scope: Scope) -> Candidate:
         """A trajectory with one more step, by the model that was chosen."""

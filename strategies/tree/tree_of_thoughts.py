@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal, get_args
 
-from ttc.graph import Flow
+from ttc.graph import Cost, Flow
 from ttc.ports import Scope
 from ttc.strategies.tree.layers import Layers, LayerState, best_of
 from ttc.strategies.tree.nodes import Tree
@@ -161,6 +161,16 @@ class TreeOfThoughts(TreeSearch):
         if self.search not in get_args(TreeOrder):
             faults.append(f"search is breadth_first or depth_first, not {self.search!r}")
         return faults
+
+    def score_cost(self, scored: Flow) -> Cost:
+        """Of each state alone, or of those of a layer or a parent beside each other."""
+        if self.verifier.needs == "each":
+            return super().score_cost(scored)
+        in_layers = self.search == "breadth_first"
+        beside = self.width * self.breadth if in_layers else self.width
+        stages = self.max_steps if in_layers else self.max_expansions
+        cost = super().score_cost(replace(scored, count=beside)) * stages
+        return replace(cost, verifier_calls=super().score_cost(scored).verifier_calls)
 
     def policy(self, scope: Scope) -> BreadthFirst | DepthFirst:
         """What decides."""

@@ -31,7 +31,7 @@ OPEN, ONE = Port("open", "many"), Port("finished", "one")
 def failed(make: Make, *only: str) -> tuple[str, ...]:
     """The checks that a strategy fails, of those that are named."""
     with pytest.raises(NotConforming) as caught:
-        check_strategy(make, only=only or CHECK_NAMES, problems=200)
+        check_strategy(make, only=only or CHECK_NAMES, problems=100)
     print(caught.value)  # noqa: T201 - which check caught it, and by what
     return caught.value.report.failed
 
@@ -388,8 +388,8 @@ def test_a_defect_is_caught(number: str, monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_the_defects_have_no_other_fault() -> None:
     """What they are made of conforms."""
-    check_strategy(sampled(Sampler), problems=60)
-    check_strategy(selected(Selector), exempt={"belief": "it takes the first"}, problems=60)
+    check_strategy(sampled(Sampler), problems=40)
+    check_strategy(selected(Selector), exempt={"belief": "it takes the first"}, problems=40)
 
 
 @node(takes=OPEN)

@@ -114,30 +114,6 @@ CASES: dict[str, Callable[[int, Verifier], Node]] = {
 }
 """A strategy of about n samples around each registered node."""
 
-SHOWS_TEXTS = frozenset(
-    (
-        "agent",
-        "language_agent_tree_search",
-        "instruct",
-        "paraphrase",
-        "self_refine",
-        "reflexion",
-        "guided_refine",
-        "debug",
-        "summarise",
-        "spec_reason",
-        "mixture_of_agents",
-        "recursive_aggregation",
-        "gen_select",
-        "knockout",
-        "tie_break",
-        "sampling_search",
-        "sstar",
-        "adaptive_branching_mcts",
-    )
-)
-"""Those that write prompts of their own, whose tokens nothing bounds before the texts are there."""
-
 EXEMPT: dict[str, dict[str, str]] = {
     "spec_reason": {
         "best_so_far": "a drafted step that nobody has judged is no part of an answer",
@@ -171,17 +147,6 @@ def test_it_conforms(name: str, check: str) -> None:
     report = check_strategy(CASES[name], only=[check], exempt=EXEMPT.get(name), problems=PROBLEMS)
 
     assert [one.name for one in report.checked] == [check]
-
-
-@each
-def test_only_what_shows_texts_is_unbounded(name: str) -> None:
-    """And in tokens alone."""
-    graph = CASES[name](4, ScriptedVerifier({}))
-    run = solved(graph, "no end")
-    bound = graph.worst_case(run.outcome.problem, run.engine)
-
-    assert None not in (bound.calls, bound.verifier_calls)
-    assert (bound.tokens is None) == (name in SHOWS_TEXTS)
 
 
 @each

@@ -91,6 +91,7 @@ def test_each_type_of_token_has_its_rule(make_file: Callable[..., GGUFFile]) -> 
     assert dict(tokens.control) == {"<|im_start|>": 259}
     assert tokens.unsampled_ids == {256, 257}
     assert (tokens.bytes_of(256), tokens.bytes_of(257)) == (b"unused", "\ufffd".encode())
+    assert tokens.longest == len(b"<think>"), "a control token adds nothing"
 
 
 def test_an_end_is_sampled_whatever_its_type(make_file: Callable[..., GGUFFile]) -> None:

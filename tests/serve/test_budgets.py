@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.serve.lab import LONG, eventually, serving
+from tests.serve.lab import LONG, SAID, eventually, serving
 from ttc import Budget
 from ttc.errors import PriceError
 from ttc.serve import Key, Keys, Refusal, Service, Settings, new_key
@@ -101,6 +101,19 @@ def test_a_budget_that_others_have_reserved_may_be_tried_again() -> None:
 
     assert (reply.status_code, reply.json()["error"]["code"]) == (429, "budget_reserved")
     assert int(reply.headers["retry-after"]) >= 1
+
+
+def test_a_strategy_that_shows_texts_again_reserves_what_its_prompts_can_come_to() -> None:
+    """At most a context for each call."""
+    engine = FakeEngine(lambda _: SAID[0], context=400)
+    with serving(engine, budget=Budget(tokens=6_000)) as server:
+        few, many = (
+            server.post(model=f"fake@mixture_of_agents('policy', 'policy', layers={layers})")
+            for layers in (2, 9)
+        )
+
+    assert few.status_code == 200
+    assert (many.status_code, many.json()["error"]["code"]) == (429, "insufficient_quota")
 
 
 def test_many_requests_at_once_spend_no_more_than_their_key_may() -> None:

@@ -7,7 +7,6 @@ import os
 import signal
 import socket
 from collections.abc import Callable, Sequence
-from types import TracebackType
 from typing import Any, Self
 
 from ttc.sandbox.execution import Execution, Proof, Verdict
@@ -71,12 +70,7 @@ class Run:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         for process in self._processes:
             process.kill()
         try:

@@ -9,6 +9,7 @@ from typing import cast
 from ttc.errors import ContextOverflow, EngineError
 from ttc.flow import Flow
 from ttc.graph import Node, compile_graph
+from ttc.lengths import lengths_of
 from ttc.ports import Engine
 from ttc.resources import LOGICAL
 from ttc.serve.ask import Ask
@@ -69,6 +70,8 @@ def _prompt(problem: Problem, ask: Ask, graph: Node, engines: Mapping[str, Engin
     if ask.echo and ask.logprobs is not None:
         graph = _echoing(graph, ask, root, read)
     worst = graph.bound(Flow())
+    if worst.tokens is None:  # it shows texts, so lengths have to be measured
+        worst = graph.bound(Flow(text=0, lengths=lengths_of(problem, engines)))
     most = {name: getattr(worst, name) for name in LOGICAL}
     if most["tokens"] is not None:
         most["tokens"] += root.num_tokens + _num_tokens(problem, graph, engines)

@@ -310,7 +310,7 @@ def _arrival(case: Case) -> str | None:
     def paced(fast: str) -> Callable[[Request], float]:
         return lambda request: 0.01 if fast in str(script(request)) else 1.0
 
-    for seed in range(6):
+    for seed in range(4):
         runs = [
             case.run(7, script, seed=seed, pace=pace).outcome
             for pace in (0.1, paced("is 1"), paced("is 2"), paced("give up"))
@@ -362,7 +362,7 @@ class _Copies(Node):
 
 def _duplicates(case: Case) -> str | None:
     """A trace that comes again counts once, and no two calls are the same draw."""
-    for seed in range(6):
+    for seed in range(4):
         run = case.run(6, talker(), seed=seed)
         drawn = Counter(
             (request.seed, request.branch.num_tokens, request.branch.output)
@@ -374,7 +374,7 @@ def _duplicates(case: Case) -> str | None:
     parts = compile_graph(case.graph(6)).parts
     if len(parts) < 2 or not parts[-1].selects:
         return "its candidates are chosen among inside it, where copies cannot be slipped in"
-    for seed in range(6):
+    for seed in range(4):
         outcomes = []
         for copies in (_Copies(times=1), _Copies(times=5)):
             graph = Chain((*parts[:-1], copies, parts[-1]))

@@ -13,7 +13,7 @@ Cost: some 200 small runs, and three on each of `problems` simulated problems.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -23,7 +23,16 @@ from ttc.ports import Verifier
 from ttc.testing.checks import CHECKS, Case
 from ttc.testing.growth import check_growth
 
-__all__ = ["CHECK_NAMES", "Checked", "NotConforming", "Report", "check_strategy"]
+__all__ = [
+    "CHECK_NAMES",
+    "Checked",
+    "NotConforming",
+    "Report",
+    "asked_for",
+    "check_strategy",
+    "conforming",
+    "failed_check",
+]
 
 CHECK_NAMES = (*CHECKS, "more_budget")
 """What is checked, in order."""
@@ -89,18 +98,41 @@ def check_strategy(
         NotConforming: it fails some; all checks have run.
         ValueError: there is no such check.
     """
-    excused = exempt or {}
-    unknown = sorted({*excused, *only} - set(CHECK_NAMES))
+    excused, case = exempt or {}, Case(make)
+    asked = asked_for(CHECK_NAMES, only, excused)
+    return conforming(_checked(case, name, excused.get(name), problems) for name in asked)
+
+
+def asked_for(
+    known: Collection[str], only: Collection[str], exempt: Collection[str]
+) -> tuple[str, ...]:
+    """The checks to run, in the order in which they are known.
+
+    Raises:
+        ValueError: there is no such check.
+    """
+    unknown = sorted({*exempt, *only} - set(known))
     if unknown:
-        raise ValueError(f"{unknown[0]!r} is no check; there is {', '.join(CHECK_NAMES)}")
-    case = Case(make)
-    tried = [
-        _checked(case, name, excused.get(name), problems) for name in CHECK_NAMES if name in only
-    ]
-    report = Report(tuple(tried))
+        raise ValueError(f"{unknown[0]!r} is no check; there is {', '.join(known)}")
+    return tuple(name for name in known if name in only)
+
+
+def conforming(checked: Iterable[Checked]) -> Report:
+    """The report of checks of which none failed.
+
+    Raises:
+        NotConforming: some did.
+    """
+    report = Report(tuple(checked))
     if report.failed:
         raise NotConforming(report)
     return report
+
+
+def failed_check(name: str, promise: str, fault: Exception) -> Checked:
+    """A check that a fault ended."""
+    wrong = " ".join(str(fault).split()) or type(fault).__name__
+    return Checked(name=name, promise=promise, verdict="failed", note=wrong[:400])
 
 
 def _checked(case: Case, name: str, excuse: str | None, problems: int) -> Checked:
@@ -112,6 +144,5 @@ def _checked(case: Case, name: str, excuse: str | None, problems: int) -> Checke
     try:
         note = check_growth(case.make, problems) if check is None else check(case)
     except (AssertionError, TTCError) as fault:
-        wrong = " ".join(str(fault).split()) or type(fault).__name__
-        return Checked(name=name, promise=promise, verdict="failed", note=wrong[:400])
+        return failed_check(name, promise, fault)
     return Checked(name=name, promise=promise, verdict="passed", note=note or "")

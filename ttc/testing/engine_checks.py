@@ -20,7 +20,7 @@ from ttc.errors import EngineError, TTCError
 from ttc.loop import on_the_loop
 from ttc.ports import Engine, Generation, Request
 from ttc.solve import asolve
-from ttc.testing.conformance import Checked, NotConforming, Report
+from ttc.testing.conformance import Checked, Report, asked_for, conforming, failed_check
 from ttc.types import MAX_LOGPROBS, Branch, Budget, Chunk, Problem, Sampling
 
 __all__ = ["ENGINE_CHECK_NAMES", "check_engine"]
@@ -367,18 +367,13 @@ def check_engine(
         ValueError: there is no such check.
     """
     excused = exempt or {}
-    unknown = sorted({*excused, *only} - set(_CHECKS))
-    if unknown:
-        raise ValueError(f"{unknown[0]!r} is no check; there is {', '.join(_CHECKS)}")
+    asked = asked_for(ENGINE_CHECK_NAMES, only, excused)
     case = _Case(engine, problem or Problem.ask("Name three animals."), max_tokens)
 
     async def check() -> list[Checked]:
-        return [await _checked(case, n, excused.get(n)) for n in _CHECKS if n in only]
+        return [await _checked(case, name, excused.get(name)) for name in asked]
 
-    report = Report(tuple(on_the_loop(check())))
-    if report.failed:
-        raise NotConforming(report)
-    return report
+    return conforming(on_the_loop(check()))
 
 
 async def _checked(case: _Case, name: str, excuse: str | None) -> Checked:
@@ -389,6 +384,5 @@ async def _checked(case: _Case, name: str, excuse: str | None) -> Checked:
     try:
         note = await check(case)
     except (AssertionError, TTCError, ValueError, TimeoutError) as fault:
-        wrong = " ".join(str(fault).split()) or type(fault).__name__
-        return Checked(name=name, promise=promise, verdict="failed", note=wrong[:400])
+        return failed_check(name, promise, fault)
     return Checked(name=name, promise=promise, verdict="passed", note=note or "")

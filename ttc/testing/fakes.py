@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import math
-import re
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,6 +15,7 @@ from ttc.constraints import Constraint
 from ttc.costs import Costs
 from ttc.errors import EngineError
 from ttc.ports import Capabilities, Clock, Request, Scope, Timer
+from ttc.testing.words import conversation, ids_of, longest_of, pieces_of
 from ttc.types import (
     MAX_LOGPROBS,
     Branch,
@@ -59,6 +58,7 @@ class FakeEngine:
         seconds_per_token: float | Callable[[Request], float] = 0.0,
         concurrency: int | None = None,
         context: int | None = None,
+        token_bytes: int | None = None,
         clock: Clock | None = None,
         logprob: float | Callable[[Request], float] = -0.5,
         scores: Callable[[Branch, str], float] | None = None,
@@ -72,6 +72,8 @@ class FakeEngine:
             seconds_per_token: how long each token takes, by the clock; may depend on the request.
             concurrency: how many calls run at once; more wait in line.
             context: the most tokens of prompt and output together.
+            token_bytes: the bytes of the longest word that it says; by default that of its replies,
+                where they are given.
             clock: what latencies are measured by; the system's by default.
             logprob: the log probability of every token; may depend on the request. What is left is
                 spread over 999 other tokens, so that entropies and the like are those of such a
@@ -96,6 +98,7 @@ class FakeEngine:
             replayable=True,
         )
         self.context = context
+        self.token_bytes = token_bytes or longest_of(script)
         self.costs: Costs | None = FAKE_COSTS
         """What it says that it spends on each token; it caches nothing."""
         self.calls = 0
@@ -130,12 +133,12 @@ class FakeEngine:
 
     def root(self, problem: Problem, role: str) -> Branch:
         """The prompt: as it is, or the lines of a conversation."""
-        text = _conversation(problem) if problem.prompt is None else problem.prompt
-        return Branch(role=role, text=text, token_ids=_ids(text))
+        text = conversation(problem) if problem.prompt is None else problem.prompt
+        return Branch(role=role, text=text, token_ids=ids_of(text))
 
     def append(self, branch: Branch, text: str, *, as_token: bool = False) -> Branch:
         """A branch that goes on with `text`."""
-        ids = (zlib.crc32(text.encode()),) if as_token else _ids(text)
+        ids = (zlib.crc32(text.encode()),) if as_token else ids_of(text)
         return Branch(parent=branch, role=branch.role, text=text, token_ids=ids)
 
     def spell(self, token_id: int) -> bytes:
@@ -154,8 +157,8 @@ class FakeEngine:
         if segment.is_whole(count):
             return segment
         stop = segment.stop_reason if isinstance(segment.stop_reason, str) else ""
-        pieces, tokens = _pieces(segment.text + stop), segment.token_ids or ()
-        if _ids(segment.text + stop) != tokens:
+        pieces, tokens = pieces_of(segment.text + stop), segment.token_ids or ()
+        if ids_of(segment.text + stop) != tokens:
             pieces = [self.said[token] for token in tokens[:count] if token in self.said]
         if len(pieces) < count:
             raise EngineError(
@@ -289,21 +292,6 @@ class _FakeReading:
         return 0
 
 
-def _conversation(problem: Problem) -> str:
-    """A prompt of lines; the last one ends where the model goes on with it."""
-    lines = [f"tool: {json.dumps(tool, default=dict)}" for tool in problem.tools]
-    for name, value in problem.template_options.items():
-        lines.append(f"{name}: {json.dumps(value, default=dict)}")
-    for message in problem.messages:
-        said = message.content
-        if message.reasoning_content is not None:
-            said = f"<think>{message.reasoning_content}</think>{said}"
-        for call in message.tool_calls:
-            said += f" {call.name}({json.dumps(call.arguments, default=dict)})"
-        lines.append(f"{message.role}: {said}")
-    return "\n".join(lines) + ("" if problem.continue_last else "\n")
-
-
 class _FakeGeneration:
     """One call of a `FakeEngine`: a token each tick of its pace."""
 
@@ -319,9 +307,9 @@ class _FakeGeneration:
         self._engine, self._request, self._on_chunk = engine, request, on_chunk
         self._error = reply if isinstance(reply, EngineError) else None
         self._stop: str | int | None = None
-        self._pieces = list(self._until(_pieces("" if isinstance(reply, EngineError) else reply)))
+        self._pieces = list(self._until(pieces_of("" if isinstance(reply, EngineError) else reply)))
         self._text = "".join(self._pieces)
-        engine.said.update((_ids(piece)[0], piece) for piece in self._pieces)
+        engine.said.update((ids_of(piece)[0], piece) for piece in self._pieces)
         if isinstance(self._stop, str):
             self._text = self._text[: self._text.index(self._stop)]
         self._given = self._told = 0
@@ -392,9 +380,9 @@ class _FakeGeneration:
         told, self._told = self._told, self._told + len(piece)
         said = self._text[told : self._told]  # a stop string is no part of the text
         if self._on_chunk is not None:
-            told = self._engine.measured(self._request, 1)
-            measured = {name: told[name] for name in ("logprobs", "top_logprobs")}
-            self._on_chunk(Chunk(text=said, token_ids=_ids(piece), **measured))
+            whole = self._engine.measured(self._request, 1)
+            measured = {name: whole[name] for name in ("logprobs", "top_logprobs")}
+            self._on_chunk(Chunk(text=said, token_ids=ids_of(piece), **measured))
 
     def _draw(self) -> None:
         self._hold()
@@ -434,7 +422,7 @@ class _FakeGeneration:
             parent=self._request.branch,
             role=self._request.branch.role,
             text=self._text,
-            token_ids=tuple(i for piece in self._pieces for i in _ids(piece)),
+            token_ids=tuple(i for piece in self._pieces for i in ids_of(piece)),
             **self._engine.measured(self._request, len(self._pieces)),
             finish_reason=reason,
             stop_reason=self._stop,
@@ -491,11 +479,3 @@ def finished(answer: str | None, *, text: str = "", score: float | None = None) 
         status="finished",
         scores=scores,
     )
-
-
-def _pieces(text: str) -> list[str]:
-    return re.findall(r"\s*\S+|\s+$", text)
-
-
-def _ids(text: str) -> tuple[int, ...]:
-    return tuple(zlib.crc32(piece.encode()) for piece in _pieces(text))

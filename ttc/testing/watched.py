@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields
 from random import Random
-from types import TracebackType
 from typing import Any
 from unittest import mock
 
@@ -68,12 +67,7 @@ class Ledgers(AbstractContextManager["Ledgers"]):
         self._patch.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._patch.stop()
 
     def check(self) -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Self
 
@@ -87,6 +88,12 @@ class TextTokens:
     def bytes_of(self, token_id: int) -> bytes:
         """What a token adds to the text, in UTF-8; nothing for a control token."""
         return self._bytes_of(token_id)
+
+    @cached_property
+    def longest(self) -> int:
+        """The most bytes that a token adds to a text; what is no UTF-8 by itself is U+FFFD."""
+        texts = (self.bytes_of(token_id).decode(errors="replace") for token_id in range(self.size))
+        return max(len(text.encode()) for text in texts)
 
     def decode(self, token_ids: Sequence[int], *, after: After = "nothing") -> str:
         """The text of tokens; bytes that are no UTF-8 become U+FFFD."""

@@ -82,10 +82,15 @@ def test_a_search_never_costs_more_than_its_worst_case(name: str) -> None:
     assert len(run.outcome.candidates) <= (graph.parts[0].most_given or 0)  # type: ignore[attr-defined]
 
 
-def test_the_worst_case_of_a_verifier_that_asks_models_is_unknown() -> None:
+def test_what_a_verifier_asks_is_bounded_where_lengths_are() -> None:
     graph = BeamSearch(SelfVerify()) >> Vote()
+    known, unknown = (
+        graph.worst_case(ttc.Problem.ask("q"), FakeEngine(script)).tokens
+        for script in ("so", lambda _: "so")
+    )
 
-    assert graph.worst_case(ttc.Problem.ask("q"), FakeEngine("so")).tokens is None
+    assert unknown is None
+    assert known is not None
 
 
 def test_roles_and_needs_are_those_of_the_steps_and_of_the_verifier() -> None:

@@ -1,0 +1,45 @@
+"""Words: the tokens of a fake engine, and its prompts, which are lines."""
+
+from __future__ import annotations
+
+import json
+import re
+import zlib
+
+from ttc.types import Problem
+
+__all__ = ["conversation", "ids_of", "longest_of", "pieces_of"]
+
+
+def conversation(problem: Problem) -> str:
+    """A prompt of lines; the last one ends where the model goes on with it."""
+    lines = [f"tool: {json.dumps(tool, default=dict)}" for tool in problem.tools]
+    for name, value in problem.template_options.items():
+        lines.append(f"{name}: {json.dumps(value, default=dict)}")
+    for message in problem.messages:
+        said = message.content
+        if message.reasoning_content is not None:
+            said = f"<think>{message.reasoning_content}</think>{said}"
+        for call in message.tool_calls:
+            said += f" {call.name}({json.dumps(call.arguments, default=dict)})"
+        lines.append(f"{message.role}: {said}")
+    return "\n".join(lines) + ("" if problem.continue_last else "\n")
+
+
+def pieces_of(text: str) -> list[str]:
+    """The words of a text, each with the space before it."""
+    return re.findall(r"\s*\S+|\s+$", text)
+
+
+def ids_of(text: str) -> tuple[int, ...]:
+    """The tokens of a text."""
+    return tuple(zlib.crc32(piece.encode()) for piece in pieces_of(text))
+
+
+def longest_of(script: object) -> int | None:
+    """The bytes of the longest word of all replies; `None` where they are not given beforehand."""
+    replies = (script,) if isinstance(script, str) else script
+    if not isinstance(replies, list | tuple):
+        return None
+    said = [piece for reply in replies if isinstance(reply, str) for piece in pieces_of(reply)]
+    return max((len(piece.encode()) for piece in said), default=0)
