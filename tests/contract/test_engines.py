@@ -15,8 +15,9 @@ import pytest
 import ttc
 from tests.engine.openai.servers import served
 from tests.pools.test_pool import completion
+from tests.serve.lab import serving
 from ttc import Budget, Problem
-from ttc.engine.openai import connect, named
+from ttc.engine.openai import OpenAIEngine, Report, Service, connect, named
 from ttc.engine.replay import ReplayEngine
 from ttc.engine.simulator import Lengths, SimulatedProblem, Simulator
 from ttc.pools import Pool
@@ -163,6 +164,37 @@ def test_equal_requests_have_equal_results(said: str, more: dict[str, Any]) -> N
 
     with served(said) as (engine, _):
         assert asyncio.run(result(engine)) == asyncio.run(result(FakeEngine(said)))
+
+
+def result_of(engine: Engine, problem: Problem = QUESTION, **more: Any) -> tuple[Any, ...]:
+    """Text, tokens that are charged, and why it ended."""
+
+    async def result() -> Branch:
+        asked = {"max_tokens": 16, "sampling": Sampling(), "seed": 5, **more}
+        request = Request(branch=engine.root(problem, "policy"), **asked)
+        return await asyncio.wrap_future(engine.submit(request).future)
+
+    came = asyncio.run(result())
+    return came.text, came.length, came.finish_reason
+
+
+@pytest.mark.parametrize("more", [{}, {"max_tokens": 3}, {"until": ("answer",)}])
+def test_equal_requests_have_equal_results_through_ttcs_own_server(more: dict[str, Any]) -> None:
+    """What the engine behind it would have given."""
+    with serving(FakeEngine(SAYINGS[1])) as there:
+        service = Service(model="fake", urls=(there.url,))
+        engine = OpenAIEngine(service, Report(kind="ttc", tells_usage=True))
+        assert result_of(engine, **more) == result_of(FakeEngine(SAYINGS[1]), **more)
+        engine.close()
+
+
+@pytest.mark.parametrize("said", SAYINGS)
+def test_a_recorded_result_is_the_result_itself(said: str) -> None:
+    """What an engine gave, given again by the pool that recorded it."""
+    text, length, reason = first = result_of(FakeEngine(said))
+    pool = Pool([completion("q", 0, text, num_tokens=length, finish_reason=reason)])
+
+    assert result_of(ReplayEngine(pool), pool.problems[0]) == first
 
 
 # Mixed engines in one run
