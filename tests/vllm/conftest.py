@@ -7,8 +7,9 @@ from importlib.metadata import PackageNotFoundError, version
 
 import pytest
 
-from tests.vllm.recorded import record
+from tests.vllm.recorded import record, sources
 
+_sources = sources()
 _passed: set[str] = set()
 
 
@@ -22,7 +23,7 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     """Only a whole run in which nothing failed and nothing was skipped is written down."""
     is_whole = session.testscollected == len(_passed) > 0
     if os.environ.get("TTC_VLLM_RECORD") and exitstatus == 0 and is_whole:
-        record(vllm=_version(), tests=len(_passed))
+        record(_sources, vllm=_version(), tests=len(_passed))
 
 
 def _version() -> str:

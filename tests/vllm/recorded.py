@@ -26,12 +26,13 @@ def sources() -> dict[str, str]:
     return {str(path.relative_to(ROOT)): sha256(path.read_bytes()).hexdigest() for path in files}
 
 
-def record(*, vllm: str, tests: int) -> None:
-    """Writes down that these sources have passed.
+def record(passed: dict[str, str], *, vllm: str, tests: int) -> None:
+    """Writes down that sources have passed.
 
     Args:
+        passed: their digests, as they were when the tests began.
         vllm: the version that they ran on.
         tests: how many tests that were.
     """
-    told = {"vllm": vllm, "tests": tests, "sources": sources()}
+    told = {"vllm": vllm, "tests": tests, "sources": passed}
     RECORD.write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
