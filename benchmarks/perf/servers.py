@@ -173,7 +173,8 @@ def measured(costs: dict[str, list[Cost]], calls: int, where: str, *, is_bound: 
     rows: Rows = []
     for bare in ("httpx", "connections"):
         own, more = beside(costs, bare, calls)
-        target = MOST_MICROSECONDS if is_bound else None
+        is_client = bare == "httpx"  # what it is held to; connections alone are told beside it
+        target = MOST_MICROSECONDS if is_bound and is_client else None
         rows += [
             {"name": f"{where}: {bare}, a call", "value": own, "unit": "us", "target": None},
             {"name": f"{where}: beside {bare}", "value": more, "unit": "us", "target": target},
@@ -182,7 +183,7 @@ def measured(costs: dict[str, list[Cost]], calls: int, where: str, *, is_bound: 
             client.seconds / engine.seconds
             for client, engine in zip(costs[bare], costs["adapter"], strict=True)
         ]
-        least = None if is_bound else LEAST_THROUGHPUT
+        least = LEAST_THROUGHPUT if is_client and not is_bound else None
         name, value = f"{where}: throughput, of {bare}", round(median(ratios), 3)
         rows.append({"name": name, "value": value, "unit": "", "target": least})
     rate = calls / median([cost.seconds for cost in costs["adapter"]])

@@ -129,6 +129,14 @@ def test_one_seed_draws_alike_and_another_does_not(engine: VllmEngine) -> None:
     assert texts[0] == texts[1] != texts[2]
 
 
+def test_a_bias_decides(engine: VllmEngine) -> None:
+    root = engine.root(QUESTION, "policy")
+    wanted = (engine.append(root, " cat").token_ids or ())[0]
+    sampling = Sampling(temperature=0, logit_bias=((wanted, 100.0),))
+
+    assert result(engine, root, sampling=sampling, max_tokens=3).token_ids == (wanted,) * 3
+
+
 def test_a_choice_is_kept(engine: VllmEngine) -> None:
     root = engine.root(QUESTION, "policy")
     sampling = Sampling(constraint=Choice("yes", "no"))
