@@ -34,7 +34,7 @@ from ttc.ports import Engine
 from ttc.registry import load_engine
 from ttc.types import Budget
 
-__all__ = ["ARITHMETICS", "compared", "greedy_results", "loader", "main"]
+__all__ = ["ARITHMETICS", "compared", "greedy_results", "loader", "main", "text_of"]
 
 ARITHMETICS: tuple[Arithmetic, ...] = ("fp32", "int8", "file")
 """The first is what others are compared with."""
@@ -56,6 +56,11 @@ def greedy_results(
     if bad is not None:
         raise RecordError(f"{bad.problem} failed: {bad.error}; the same command runs it again")
     return {p.id: found[p.id] for task in made.tasks.values() for p in task.problems}
+
+
+def text_of(result: Result) -> str:
+    """What was written, whether or not an answer was found in it."""
+    return next((c.text for c in result.candidates if c.text is not None), result.text or "")
 
 
 @contextmanager
@@ -113,7 +118,7 @@ def compared(found: Mapping[str, Mapping[str, Result]], seed: int) -> list[dict[
                 if num > 1
                 else None,
                 "verdict": said(gain, p, num),
-                "same_texts": sum(results[p].text == base[p].text for p in problems),
+                "same_texts": sum(text_of(results[p]) == text_of(base[p]) for p in problems),
                 "same_answers": sum(results[p].answer == base[p].answer for p in problems),
             }
         )

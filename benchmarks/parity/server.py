@@ -19,6 +19,8 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
+from itertools import takewhile
+from operator import eq
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -26,7 +28,7 @@ from typing import Any
 from ttc.benchmarks.data import Asking, task_named
 from ttc.benchmarks.harness.results import Result
 from ttc.benchmarks.harness.setup import Asked
-from ttc.benchmarks.parity.numerics import greedy_results
+from ttc.benchmarks.parity.numerics import greedy_results, text_of
 from ttc.benchmarks.results import Value, write_result
 from ttc.benchmarks.tasks import Task
 from ttc.errors import RecordError, TTCError
@@ -84,7 +86,7 @@ def rows(ours: Mapping[str, Result], theirs: Mapping[str, Any]) -> list[dict[str
         "name": "ttc eval and lm-evaluation-harness",
         "lm_eval": theirs["version"],
         "problems": len(ours),
-        "same_texts": sum(found[p]["text"] == result.text for p, result in ours.items()),
+        "same_texts": sum(found[p]["text"] == text_of(result) for p, result in ours.items()),
         "accuracy_percent_by_ttc": round(100 * fmean(r.value for r in ours.values()), 2),
     }
     for name in FILTERS:
@@ -97,13 +99,17 @@ def rows(ours: Mapping[str, Result], theirs: Mapping[str, Any]) -> list[dict[str
 def _differing(ours: Mapping[str, Result], found: Mapping[str, Any]) -> Iterator[dict[str, Value]]:
     for problem, result in ours.items():
         mine = found[problem]
-        is_same = mine["text"] == result.text
+        own, other = text_of(result), mine["text"] or ""
         differs = [name for name in FILTERS if float(mine[name][1]) != result.value]
-        if is_same and not differs:
+        if own == other and not differs:
             continue
+        agreed = sum(takewhile(bool, map(eq, own, other)))
         yield {
             "name": problem,
-            "same_text": is_same,
+            "same_text": own == other,
+            "same_characters": agreed,
+            "then_ttc_has": own[agreed : agreed + 40],
+            "then_the_harness_has": other[agreed : agreed + 40],
             "read_by_ttc": result.answer,
             "right_by_ttc": bool(result.value),
             **{f"read_by_{name}": str(mine[name][0]) for name in FILTERS},

@@ -1,19 +1,25 @@
-"""What the harness itself costs: grading, overhead, memory, and kills at random moments.
+"""What the harness itself costs, and that no kill changes what it says.
 
-Run as `python benchmarks/perf/harness.py [--json PATH] [--pool FILE] [--kills N]`.
+Run as `python benchmarks/perf/harness.py --pool FILE [--json PATH]`; about six minutes on two quiet
+cores at full size. `--kills 0`, `--boundaries 0` and smaller numbers leave parts out.
 
-    grading    completions graded in a second of processor time, cold and again from what is kept:
-               copies of a recorded pool, as many as are asked for
-    overhead   processor seconds of an evaluation on a fake engine beside those of `solve_many` on
-               the same problems, over the seconds that a model of 600 tokens a second would take
-    memory     what a process grows by, with ten times as many problems
-    kills      an evaluation that is killed with SIGKILL at random moments, again and again until it
-               ends, against one that ran in peace: whether their results are the same
+    overhead    processor seconds of an evaluation on a fake engine beyond those of `solve_many` on
+                the same problems, over the seconds that a model of 600 tokens a second would take
+    memory      what a process reaches with few problems, and with ten times as many
+    boundaries  a small evaluation, ended by SIGKILL right behind each line of a journal or of its
+                results, once for each line that there is, and gone on with
+    kills       a large one, killed at random moments while it runs, and gone on with each time
+    grading     completions graded in a second, cold and again from what is kept: copies of a
+                recorded pool, as many as are asked for
+
+A kill has changed nothing where results and report are those of a run in peace, to the letter, but
+for what is measured in seconds and for the tokens that a kill lost.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import random
@@ -23,29 +29,42 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import ttc
 from ttc.benchmarks.data import task_named
-from ttc.benchmarks.harness.config import Arm, Config, TaskFacts
+from ttc.benchmarks.harness.config import Arm, Config, TaskFacts, default_comparisons
+from ttc.benchmarks.harness.grading import Grades
 from ttc.benchmarks.harness.results import read_results
 from ttc.benchmarks.harness.run import Evaluation, Options
 from ttc.benchmarks.pools import graded
+from ttc.benchmarks.report.study import read_study
 from ttc.benchmarks.results import write_result
 from ttc.benchmarks.tasks import ExactAnswer, Item, Reference, Task
+from ttc.lines import Lines
 from ttc.pools import Pool
 from ttc.pools.imports import import_pool
+from ttc.ports import Request
 from ttc.testing import FakeEngine
 from ttc.types import Budget, Problem
 
-VOTE = "sample(n=8, max_tokens=64) >> vote()"
-REPLY = " ".join(["thinking"] * 40) + " The answer is 7."
 TOKENS_PER_S = 600
 MEASURED = ("seconds", "kv_byte_seconds", "tokens_lost")
+BEGUN = "begun"
+_FEW = 3
+"""Samples of a vote of the small evaluation, so that its lines are not too many."""
+
+
+def reply(request: Request) -> str:
+    """Forty words and an answer, right or not by problem and seed."""
+    wrong = crc32(f"{request.seed} {request.branch.text}".encode()) % 2
+    first = int("".join(filter(str.isdigit, request.branch.text.partition("+")[0])) or 0)
+    return " ".join(["thinking"] * 40) + f" The answer is {first + 1 + wrong}."
 
 
 def sums(count: int) -> Task:
@@ -57,8 +76,16 @@ def sums(count: int) -> Task:
     return Task(name="sums", items=items, grader=ExactAnswer(), source="made here")
 
 
-def evaluation(folder: Path, task: Task, concurrency: int = 64) -> Evaluation:
-    """A vote of eight on a fake engine."""
+def voting(samples: int) -> Arm:
+    """A vote."""
+    return Arm(name=f"vote of {samples}", strategy=f"sample(n={samples}, max_tokens=64) >> vote()")
+
+
+def evaluation(
+    folder: Path, task: Task, concurrency: int = 64, samples: tuple[int, ...] = (1, 8)
+) -> Evaluation:
+    """Votes of so many samples, on a fake engine."""
+    arms = tuple(map(voting, samples))
     facts = TaskFacts(
         name=task.name,
         source=task.source,
@@ -68,18 +95,19 @@ def evaluation(folder: Path, task: Task, concurrency: int = 64) -> Evaluation:
         grader="exact",
         example="",
     )
+    budgets = {"tokens=1000": {"tokens": 1000}}
     config = Config(
         tasks=(facts,),
-        arms=(Arm(name="vote", strategy=VOTE),),
-        budgets={"tokens=1000": {"tokens": 1000}},
+        arms=arms,
+        budgets=budgets,
         models=("fake",),
         roles={},
         seed=1,
         repeats=1,
-        comparisons=(),
+        comparisons=default_comparisons([task.name], ["fake"], arms, list(budgets)),
         asking={},
     )
-    engine = FakeEngine(REPLY)
+    engine = FakeEngine(reply)
     options = Options(load=lambda _: nullcontext(engine), concurrency=concurrency)
     return Evaluation(config, {task.name: task}, folder, options=options)
 
@@ -94,16 +122,19 @@ def grading(pool_path: Path, references: Path, count: int) -> list[dict[str, Any
         for copy in range(copies):
             for place, completion in enumerate(found):
                 made.add(replace(completion, index=copy * len(found) + place))
-    began, wall = time.process_time(), time.monotonic()
-    known = graded(made, task)
-    return [
-        {
-            "name": f"grading, {pool_path.stem}",
-            "completions": sum(map(len, known.values())),
-            "processor_seconds": round(time.process_time() - began, 2),
-            "wall_seconds": round(time.monotonic() - wall, 2),
-        }
-    ]
+    grades, rows = Grades(task), []
+    for name in ("cold", "from what is kept"):
+        began, wall = time.process_time(), time.monotonic()
+        known = graded(made, task, grades)
+        rows.append(
+            {
+                "name": f"grading, {pool_path.stem}, {name}",
+                "completions": sum(map(len, known.values())),
+                "processor_seconds": round(time.process_time() - began, 2),
+                "wall_seconds": round(time.monotonic() - wall, 2),
+            }
+        )
+    return rows
 
 
 def overhead(count: int) -> list[dict[str, Any]]:
@@ -111,11 +142,15 @@ def overhead(count: int) -> list[dict[str, Any]]:
     task = sums(count)
     began = time.process_time()
     outcomes = ttc.solve_many(
-        task.problems, VOTE, model=FakeEngine(REPLY), per_problem=Budget(tokens=1000), seed=1
+        task.problems,
+        voting(8).strategy,
+        model=FakeEngine(reply),
+        per_problem=Budget(tokens=1000),
+        seed=1,
     )
     plain, began = time.process_time() - began, time.process_time()
     with tempfile.TemporaryDirectory() as folder:
-        evaluation(Path(folder), task).run()
+        evaluation(Path(folder), task, samples=(8,)).run()
     whole = time.process_time() - began
     tokens = sum(outcome.usage.tokens for outcome in outcomes)
     real = tokens / TOKENS_PER_S
@@ -134,40 +169,127 @@ def overhead(count: int) -> list[dict[str, Any]]:
 
 def memory(count: int) -> list[dict[str, Any]]:
     """Megabytes that a process reaches with few and with many problems."""
-    rows = []
+    peaks = []
     for size in (count, 10 * count):
         command = [sys.executable, __file__, "--child-memory", str(size)]
         done = subprocess.run(command, capture_output=True, text=True, check=True)
-        rows.append({"name": f"memory, {size} problems", "peak_mb": float(done.stdout)})
-    return rows
+        peaks.append(float(done.stdout))
+    return [
+        {
+            "name": f"memory, {count} and {10 * count} problems",
+            "peak_mb": peaks[0],
+            "peak_mb_of_ten_times_as_many": peaks[1],
+            "growth_kb_of_a_problem": round((peaks[1] - peaks[0]) * 1024 / (9 * count), 2),
+        }
+    ]
+
+
+def boundaries(problems: int) -> list[dict[str, Any]]:
+    """Whether a small evaluation comes to the same when it is killed behind each of its lines."""
+    began, few = time.monotonic(), ("--samples", str(_FEW))
+    with tempfile.TemporaryDirectory() as place:
+        peaceful = Path(place) / "peaceful"
+        lines = int(_child(peaceful, problems, *few).partition("lines ")[2])
+        same = killed = 0
+        for line in range(1, lines + 1):
+            folder = Path(place) / str(line)
+            killed += "lines" not in _child(folder, problems, *few, "--die-after", str(line))
+            evaluation(folder, sums(problems), concurrency=8, samples=(1, _FEW)).run()
+            same += _is_same(peaceful, folder)
+    return [
+        {
+            "name": "kills behind each line of a small evaluation",
+            "problems": problems,
+            "lines": lines,
+            "killed": killed,
+            "same_results_and_report": same,
+            "seconds": round(time.monotonic() - began, 1),
+        }
+    ]
 
 
 def kills(count: int, problems: int) -> list[dict[str, Any]]:
-    """Whether an evaluation that is killed at random moments comes to the same results."""
+    """Whether a large evaluation comes to the same when it is killed at random moments."""
+    began = time.monotonic()
     with tempfile.TemporaryDirectory() as place:
-        peaceful, killed = Path(place) / "peaceful", Path(place) / "killed"
-        began = time.monotonic()
-        _child(peaceful, problems, None)
-        whole = time.monotonic() - began
-        moments, survived = random.Random(3), 0
+        peaceful, folder = Path(place) / "peaceful", Path(place) / "killed"
+        whole = _run_until(peaceful, problems, None)
+        moments, killed, done = random.Random(3), 0, []
         for _ in range(count):
-            survived += not _child(killed, problems, moments.uniform(0.3, 1.0) * whole / 2)
-        _child(killed, problems, None)
-        same = _told(peaceful) == _told(killed)
-    name = f"kills at {count} random moments"
-    return [{"name": name, "problems": problems, "killed": survived, "same_results": same}]
+            after_s = moments.uniform(0.0, 1.2 * whole / count)
+            killed += _run_until(folder, problems, after_s) >= after_s
+            done.append(sum(1 for _ in read_results(folder)))
+        _run_until(folder, problems, None)
+        same = _is_same(peaceful, folder)
+    return [
+        {
+            "name": f"kills at {count} random moments of a large evaluation",
+            "problems": problems,
+            "killed": killed,
+            "results_at_the_last_kill": done[-1],
+            "same_results_and_report": same,
+            "seconds": round(time.monotonic() - began, 1),
+        }
+    ]
 
 
-def _child(folder: Path, problems: int, after_s: float | None) -> bool:
-    """Runs an evaluation in a process; says whether it ended by itself."""
-    command = [sys.executable, __file__, "--child-run", str(folder), "--problems", str(problems)]
-    process = subprocess.Popen(command)
+def _command(folder: Path, problems: int, *more: str) -> list[str]:
+    child = [sys.executable, __file__, "--child-run", str(folder), "--problems", str(problems)]
+    return [*child, *more]
+
+
+def _child(folder: Path, problems: int, *more: str) -> str:
+    """Runs an evaluation in a process; what that says."""
+    command = _command(folder, problems, *more)
+    return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False).stdout
+
+
+def _run_until(folder: Path, problems: int, after_s: float | None) -> float:
+    """Runs an evaluation until it ends, or for so long; how long that was, from its begin on."""
+    process = subprocess.Popen(_command(folder, problems), stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    process.stdout.readline()  # it has loaded what it needs
+    began = time.monotonic()
     try:
-        return process.wait(timeout=after_s) == 0
+        process.wait(timeout=after_s)
     except subprocess.TimeoutExpired:
-        os.kill(process.pid, signal.SIGKILL)
+        process.send_signal(signal.SIGKILL)
         process.wait()
-        return False
+    process.stdout.close()
+    return time.monotonic() - began
+
+
+def _run_child(folder: Path, problems: int, samples: int, die_after: int | None) -> None:
+    """The child's side: an evaluation that counts its lines, and dies behind one of them."""
+    usual, count = Lines.append, itertools.count(1)
+    written = 0
+
+    def append(self: Lines, line: bytes) -> None:
+        nonlocal written
+        usual(self, line)
+        written = next(count)
+        if written == die_after:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    Lines.append = append  # type: ignore[method-assign]
+    print(BEGUN, flush=True)
+    evaluation(folder, sums(problems), concurrency=8, samples=(1, samples)).run()
+    print(f"lines {written}", flush=True)
+
+
+def _is_same(first: Path, second: Path) -> bool:
+    return _told(first) == _told(second) and _report(first) == _report(second)
+
+
+def _report(folder: Path) -> str:
+    """The report, without what is measured."""
+    study = read_study(folder).values
+    for cell in study["cells"]:
+        cell["spends"].pop("seconds", None)
+        cell.pop("overhead")
+    equal = [row for row in study["at_equal_spend"] if row["resource"] != "seconds"]
+    told = [study["cells"], study["verdicts"], equal, study["selections"], study["num_missing"]]
+    return json.dumps(told, sort_keys=True)
 
 
 def _told(folder: Path) -> list[str]:
@@ -178,19 +300,35 @@ def _told(folder: Path) -> list[str]:
     return sorted(told)
 
 
+def _parts(options: argparse.Namespace) -> Iterator[list[dict[str, Any]]]:
+    """What is asked for, part by part."""
+    yield overhead(options.problems)
+    yield memory(options.problems)
+    if options.boundaries:
+        yield boundaries(options.boundaries)
+    if options.kills:
+        yield kills(options.kills, options.large)
+    if options.pool is not None:
+        yield grading(options.pool, options.pool, options.completions)
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measures what is asked for, and writes it down."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", type=Path)
     parser.add_argument("--pool", type=Path, help="a file of completions, as `candidates`")
     parser.add_argument("--completions", type=int, default=100_000)
-    parser.add_argument("--problems", type=int, default=400)
+    parser.add_argument("--problems", type=int, default=400, help="of overhead and memory")
+    parser.add_argument("--large", type=int, default=2_000, help="problems of kills")
     parser.add_argument("--kills", type=int, default=50)
+    parser.add_argument("--boundaries", type=int, default=3, help="problems of the small one")
     parser.add_argument("--child-run", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--samples", type=int, default=8, help=argparse.SUPPRESS)
+    parser.add_argument("--die-after", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--child-memory", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.child_run is not None:
-        evaluation(options.child_run, sums(options.problems), concurrency=8).run()
+        _run_child(options.child_run, options.problems, options.samples, options.die_after)
         return
     if options.child_memory is not None:
         with tempfile.TemporaryDirectory() as folder:
@@ -198,13 +336,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         sys.stdout.write(f"{peak:.1f}")
         return
-    rows = overhead(options.problems) + memory(options.problems)
-    if options.kills:
-        rows += kills(options.kills, options.problems)
-    if options.pool is not None:
-        rows += grading(options.pool, options.pool, options.completions)
-    for row in rows:
-        print(row)
+    rows: list[dict[str, Any]] = []
+    for made in _parts(options):
+        rows += made
+        for row in made:
+            print(row, flush=True)
     if options.json is not None:
         command = ["python", "benchmarks/perf/harness.py", *(arguments or sys.argv[1:])]
         write_result(options.json, command=command, rows=rows, seed=1)

@@ -85,6 +85,8 @@ def test_what_the_harness_reads_otherwise_is_listed(tmp_path: Path) -> None:
     assert whole["scores_that_differ_by_boxed"] == 0
     assert whole["scores_that_differ_by_last-number"] == 1
     assert (other["name"], other["same_text"]) == ("1", False)
+    assert other["then_ttc_has"] == r"So it is \boxed{3}"
+    assert other["then_the_harness_has"] == "other"
     assert (read["name"], read["read_by_ttc"]) == ("2", "3")
     assert read["read_by_last-number"] == "[invalid]"
 
