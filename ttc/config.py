@@ -6,6 +6,8 @@ default. The file is `config.toml` in the user's configuration folder, and may b
     home = "~/models-of-ttc"    # TTC_HOME: models, caches and runs
     model = "smollm2-135m"      # TTC_MODEL: what the command line uses where no model is named
     arithmetic = "file"         # TTC_ARITHMETIC: what local models compute with
+    speculate = "ngram"         # TTC_SPECULATE: what drafts tokens for local models
+    acceptance = "coupled"      # TTC_ACCEPTANCE: how drafts are accepted, where something drafts
     offline = false             # TTC_OFFLINE, HF_HUB_OFFLINE: nothing is fetched
     hub = "https://..."         # HF_ENDPOINT: where models are fetched from
     journal_mb = 1024           # TTC_JOURNAL_MB: how large the journal of one run may become
@@ -17,6 +19,7 @@ from __future__ import annotations
 
 import os
 import tomllib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, Literal, TypeVar, get_args
@@ -27,8 +30,10 @@ import platformdirs
 from ttc.errors import SettingsError
 
 __all__ = [
+    "ACCEPTANCES",
     "ARITHMETICS",
     "DEFAULT_MODEL",
+    "Acceptance",
     "Arithmetic",
     "Setting",
     "Settings",
@@ -45,11 +50,19 @@ file; or PyTorch in one type."""
 
 ARITHMETICS: tuple[Arithmetic, ...] = get_args(Arithmetic)
 
+Acceptance = Literal["coupled", "maximal"]
+"""By what rule drafted tokens become a call's own; see the embedded engine's `acceptance`."""
+
+ACCEPTANCES: tuple[Acceptance, ...] = get_args(Acceptance)
+
 T = TypeVar("T")
+N = TypeVar("N", bound=str)
 _VARIABLES = {
     "home": ("TTC_HOME",),
     "model": ("TTC_MODEL",),
     "arithmetic": ("TTC_ARITHMETIC",),
+    "speculate": ("TTC_SPECULATE",),
+    "acceptance": ("TTC_ACCEPTANCE",),
     "offline": ("TTC_OFFLINE", "HF_HUB_OFFLINE"),
     "hub": ("HF_ENDPOINT",),
     "journal_mb": ("TTC_JOURNAL_MB",),
@@ -58,6 +71,8 @@ _KINDS: dict[str, type] = {
     "home": str,
     "model": str,
     "arithmetic": str,
+    "speculate": str,
+    "acceptance": str,
     "offline": bool,
     "hub": str,
     "journal_mb": int,
@@ -87,6 +102,10 @@ class Settings:
     """The model of the command line, where none is named."""
     arithmetic: Setting[Arithmetic | None]
     """What local models compute with; `None` is `int8`, and `fp32` where there is no compiler."""
+    speculate: Setting[str | None]
+    """What drafts tokens for local models; `None` is nothing."""
+    acceptance: Setting[Acceptance | None]
+    """How drafts are accepted, where something drafts; `None` is `coupled`."""
     offline: Setting[bool]
     """Whether fetching is forbidden."""
     hub: Setting[str | None]
@@ -127,7 +146,9 @@ def settings(*, home: str | None = None, model: str | None = None) -> Settings:
     return Settings(
         home=Setting(Path(os.path.expanduser(str(folder.value))), folder.source),
         model=_text("model", model, file) or Setting(DEFAULT_MODEL, "default"),
-        arithmetic=_arithmetic("arithmetic", file) or Setting(None, "default"),
+        arithmetic=_one_of(ARITHMETICS, "arithmetic", file) or Setting(None, "default"),
+        speculate=_optional_text("speculate", file) or Setting(None, "default"),
+        acceptance=_one_of(ACCEPTANCES, "acceptance", file) or Setting(None, "default"),
         offline=_switch("offline", file) or Setting(False, "default"),
         hub=_address("hub", file) or Setting(None, "default"),
         journal_mb=_count("journal_mb", file) or Setting(_JOURNAL_MB, "default"),
@@ -149,15 +170,20 @@ def _text(key: str, argument: str | None, file: dict[str, object]) -> Setting[st
     return None if found is None else Setting(str(found.value), found.source)
 
 
-def _arithmetic(key: str, file: dict[str, object]) -> Setting[Arithmetic | None] | None:
+def _optional_text(key: str, file: dict[str, object]) -> Setting[str | None] | None:
+    found = _found(key, None, file)
+    return None if found is None else Setting(str(found.value), found.source)
+
+
+def _one_of(known: Sequence[N], key: str, file: dict[str, object]) -> Setting[N | None] | None:
     found = _found(key, None, file)
     if found is None:
         return None
-    if found.value not in ARITHMETICS:
-        raise SettingsError(
-            f"{key} is {found.value!r} ({found.source}); set it to one of {', '.join(ARITHMETICS)}"
-        )
-    return Setting(found.value, found.source)
+    for name in known:
+        if name == found.value:
+            return Setting(name, found.source)
+    names = ", ".join(known)
+    raise SettingsError(f"{key} is {found.value!r} ({found.source}); set it to one of {names}")
 
 
 def _switch(key: str, file: dict[str, object]) -> Setting[bool] | None:

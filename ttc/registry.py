@@ -16,13 +16,14 @@ from ttc.errors import EngineError, GraphError
 from ttc.ports import Engine
 
 if TYPE_CHECKING:
-    from ttc.config import Arithmetic  # reads folders of the user: not at import
+    from ttc.config import Acceptance, Arithmetic  # reads folders of the user: not at import
 
 __all__ = [
     "DISTRIBUTION",
     "IN_VLLM",
     "SERVED",
     "install_hint",
+    "is_local",
     "is_pool",
     "load_allocator",
     "load_engine",
@@ -228,11 +229,18 @@ def is_pool(model: str) -> bool:
     return model.endswith(".jsonl")
 
 
+def is_local(model: str) -> bool:
+    """Whether a model is one that computes here, in the embedded engine."""
+    return not (is_pool(model) or model.startswith((SERVED, IN_VLLM)))
+
+
 def load_engine(
     model: str | Engine,
     progress: Callable[[str, int, int | None], None] | None = None,
     *,
     arithmetic: Arithmetic | None = None,
+    speculate: str | None = None,
+    acceptance: Acceptance | None = None,
 ) -> Engine:
     """The engine of a model: the name of a local one, a path of a model or pool, or itself.
 
@@ -241,13 +249,17 @@ def load_engine(
             and `vllm:PATH` one that vLLM runs.
         progress: is told a stage of loading, how much of it is done, and of how much.
         arithmetic: what a local model computes with; by default that of the settings.
+        speculate: what drafts tokens for a local model; by default that of the settings.
+        acceptance: how drafts are accepted; by default that of the settings.
 
     Raises:
         EngineError: nobody knows the model, or what it needs is not installed.
-        ValueError: the arithmetic is unknown, or the model is none that computes here.
+        ValueError: an option is unknown, or the model is none that computes here.
     """
-    if arithmetic is not None and (not isinstance(model, str) or is_pool(model)):
-        raise ValueError(f"{model} is no local model, which arithmetic={arithmetic!r} is for")
+    options = {"arithmetic": arithmetic, "speculate": speculate, "acceptance": acceptance}
+    for name, value in options.items():
+        if value is not None and not (isinstance(model, str) and is_local(model)):
+            raise ValueError(f"{model} is no local model, which {name}={value!r} is for")
     if not isinstance(model, str):
         return model
     if is_pool(model):
@@ -260,8 +272,8 @@ def load_engine(
         return cast("Engine", room("engine.vllm").VllmEngine.load(path))
     try:
         local = import_module("ttc.engine.local")
-        told = {} if progress is None else {"progress": progress}
-        return cast("Engine", local.load(model, arithmetic=arithmetic, **told))
+        told: dict[str, Any] = {} if progress is None else {"progress": progress}
+        return cast("Engine", local.load(model, **options, **told))
     except ModuleNotFoundError as error:
         raise EngineError(
             f"the model {model!r} needs {error.name}, which is missing: {install_hint('local')}"

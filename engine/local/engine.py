@@ -24,12 +24,11 @@ from typing import Self, Unpack
 
 import torch
 
-from ttc.config import Arithmetic
+from ttc.config import Acceptance, Arithmetic
 from ttc.constraints import Constraint
 from ttc.costs import Costs
 from ttc.engine.local.building import Sizes, batch_builder
 from ttc.engine.local.cutting import Cutter
-from ttc.engine.local.drafting.draft import Acceptance
 from ttc.engine.local.drafting.options import Drafting, drafting_of
 from ttc.engine.local.grammar import Grammar, Grammars, begun_tokens, has_grammars
 from ttc.engine.local.meter import Counters, Meter

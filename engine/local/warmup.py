@@ -20,13 +20,17 @@ __all__ = ["warm_up", "warm_up_well"]
 _LIMIT_S = 0.1
 _LONGER_S, _TRIES = 0.7, 3
 _ROWS = (1, 4, 16, 64)
+_FEW = 4  # rows whose time decides what drafts are worth
 _LONG = 256  # positions that rows see in the step which tells what positions cost
 
 
-def warm_up(model: Model, limit_s: float = _LIMIT_S) -> list[tuple[Load, float]]:
+def warm_up(
+    model: Model, limit_s: float = _LIMIT_S, least_rows: int = 0
+) -> list[tuple[Load, float]]:
     """Runs steps of more and more rows, and returns how long each took.
 
-    It ends before a step that would pass the limit, and runs one step at least.
+    It ends before a step that would pass the limit, and runs one step at least, and those of
+    `least_rows`.
     """
     pool = model.make_pool(max(_ROWS[-1], _LONG // PAGE))
     measured: list[tuple[Load, float]] = []
@@ -35,7 +39,7 @@ def warm_up(model: Model, limit_s: float = _LIMIT_S) -> list[tuple[Load, float]]
     for rows, seen in _steps():
         left = limit_s - (time.perf_counter() - begun)
         last = measured[-1] if measured else first
-        if left < last[1] * max(1.0, rows / last[0].rows):
+        if rows > least_rows and left < last[1] * max(1.0, rows / last[0].rows):
             break
         measured.append(_step(model, pool, rows, seen))
     return measured or [first]
@@ -43,7 +47,7 @@ def warm_up(model: Model, limit_s: float = _LIMIT_S) -> list[tuple[Load, float]]
 
 def warm_up_well(model: Model) -> list[tuple[Load, float]]:
     """The same with more time, and the shortest of several tries: what rows take decides more."""
-    tries = [warm_up(model, _LONGER_S) for _ in range(_TRIES)]
+    tries = [warm_up(model, _LONGER_S, _FEW) for _ in range(_TRIES)]
     return [min(same, key=lambda one: one[1]) for same in zip(*tries, strict=False)]
 
 

@@ -21,6 +21,8 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in (
         "TTC_MODEL",
         "TTC_ARITHMETIC",
+        "TTC_SPECULATE",
+        "TTC_ACCEPTANCE",
         "TTC_OFFLINE",
         "HF_HUB_OFFLINE",
         "HF_ENDPOINT",
@@ -43,6 +45,8 @@ def test_config_tells_each_setting_and_its_source(file: Path, run_ttc: Cli) -> N
         "home",
         "model",
         "arithmetic",
+        "speculate",
+        "acceptance",
         "offline",
         "hub",
         "journal_mb",
@@ -50,7 +54,7 @@ def test_config_tells_each_setting_and_its_source(file: Path, run_ttc: Cli) -> N
     ]
     assert lines[1][1].endswith("home  environment TTC_HOME")
     assert lines[2][1].split(maxsplit=1) == ["mine", f"file {file}"]
-    assert lines[4][1].split() == ["false", "default"]
+    assert lines[6][1].split() == ["false", "default"]
     assert before.endswith(f"\nfile {file}, which is not there\n")
     assert done.stdout.endswith(f"\nfile {file}\n")
 
@@ -122,6 +126,32 @@ def test_the_arithmetic_is_a_setting_and_an_option_of_local_models(
     assert "(environment TTC_ARITHMETIC); set it to one of int8, file," in unset.stderr
 
 
+def test_what_drafts_is_an_option_of_local_models(
+    run_ttc: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And its acceptance; both are settings, too."""
+    asked: list[dict[str, str]] = []
+
+    def load(model: str | Engine, progress: object = None, **options: str) -> Engine:
+        if not isinstance(model, str):
+            return model
+        asked.append(options)
+        return FakeEngine("The answer is 4.")
+
+    monkeypatch.setattr("ttc.registry.load_engine", load)
+    run_ttc("solve", "q", "--no-keep", "--speculate", "ngram", "--acceptance", "maximal")
+    run_ttc("demo", "--problems", "1", "--samples", "2", "--speculate", "tree")
+    wrong = run_ttc("solve", "q", "--acceptance", "lossy")
+    served = run_ttc("solve", "q", "--model", "openai:m@http://x", "--speculate", "ngram")
+    monkeypatch.setenv("TTC_ACCEPTANCE", "lossy")
+    unset = run_ttc("config")
+
+    assert asked == [{"speculate": "ngram", "acceptance": "maximal"}, {"speculate": "tree"}]
+    assert wrong.stderr == "ttc: --acceptance: 'lossy' is none of coupled, maximal\n"
+    assert "--speculate is for local models" in served.stderr
+    assert "(environment TTC_ACCEPTANCE); set it to one of coupled, maximal" in unset.stderr
+
+
 def test_a_wrong_file_is_one_line_where_it_matters(file: Path, run_ttc: Cli) -> None:
     """And nowhere else."""
     file.write_text("colour = 'red'")
@@ -130,8 +160,8 @@ def test_a_wrong_file_is_one_line_where_it_matters(file: Path, run_ttc: Cli) -> 
         done = run_ttc(*command)
         assert (done.returncode, done.stdout) == (2, "")
         assert done.stderr == (
-            f"ttc: {file}: 'colour' is no setting; known: home, model, arithmetic, offline, hub, "
-            "journal_mb\n"
+            f"ttc: {file}: 'colour' is no setting; known: home, model, arithmetic, speculate, "
+            "acceptance, offline, hub, journal_mb\n"
         )
     assert run_ttc("graph", "greedy()").returncode == 0
     assert "'colour' is no setting" in run_ttc("doctor").stdout

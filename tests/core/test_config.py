@@ -15,6 +15,8 @@ VARIABLES = (
     "TTC_HOME",
     "TTC_MODEL",
     "TTC_ARITHMETIC",
+    "TTC_SPECULATE",
+    "TTC_ACCEPTANCE",
     "TTC_OFFLINE",
     "HF_HUB_OFFLINE",
     "HF_ENDPOINT",
@@ -24,6 +26,8 @@ FILE = """
 home = "~/f"
 model = "f"
 arithmetic = "file"
+speculate = "ngram"
+acceptance = "coupled"
 offline = true
 hub = "https://f"
 journal_mb = 1
@@ -58,13 +62,15 @@ def test_each_source_comes_before_the_next(file: Path, monkeypatch: pytest.Monke
     assert (found.home.value, found.model.value) == (Path("~/f").expanduser(), "f")
     assert (found.offline.value, found.hub.value) == (True, "https://f")
 
-    values = ("/e", "e", "int8", "no", "1", "http://e:1/", "")
+    values = ("/e", "e", "int8", "tree", "maximal", "no", "1", "http://e:1/", "")
     for name, value in zip(VARIABLES, values, strict=True):
         monkeypatch.setenv(name, value)
     found = settings()
     assert found.home == Setting(Path("/e"), "environment TTC_HOME")
     assert found.model == Setting("e", "environment TTC_MODEL")
     assert found.arithmetic == Setting("int8", "environment TTC_ARITHMETIC")
+    assert found.speculate == Setting("tree", "environment TTC_SPECULATE")
+    assert found.acceptance == Setting("maximal", "environment TTC_ACCEPTANCE")
     assert found.offline == Setting(False, "environment TTC_OFFLINE")
     assert found.hub == Setting("http://e:1", "environment HF_ENDPOINT")
 
@@ -84,7 +90,10 @@ def test_an_empty_variable_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("modle = 'x'", "'modle' is no setting; known: home, model, arithmetic, offline, hub"),
+        (
+            "modle = 'x'",
+            "'modle' is no setting; known: home, model, arithmetic, speculate, acceptance",
+        ),
         ("token = 'x'", "'token' is no setting"),
         ("home = 1", "home is 1; set it to a text"),
         ("model = ''", "model is ''; set it to a text"),

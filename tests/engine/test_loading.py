@@ -13,11 +13,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
+import torch
 from gguf import GGUFWriter
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 from tests.engine.reference import make_model, save, write_gguf
 from ttc.engine.local import LocalEngine, load
+from ttc.engine.local.plan import Plan, Span
 from ttc.engine.local.source import open_model
 from ttc.engine.local.text.vocabulary import BYTE_LETTERS
 from ttc.errors import EngineError, ModelFileError
@@ -110,6 +112,40 @@ def test_an_engine_is_kept_for_each_arithmetic(file: Path, monkeypatch: pytest.M
 
     assert first is again
     assert "bfloat16" in engines[2].numerics
+
+
+def test_an_engine_is_kept_for_each_way_to_speculate(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where none is named, that of the settings drafts."""
+    plain, drafting = load(str(file)), load(str(file), speculate="ngram")
+    monkeypatch.setenv("TTC_SPECULATE", "ngram")
+    monkeypatch.setenv("TTC_ACCEPTANCE", "maximal")
+    engines = [plain, drafting, load(str(file))]
+    for engine in engines:
+        engine.close()
+
+    assert len(set(engines)) == 3
+    assert plain.numerics == drafting.numerics
+    assert "maximal(ngram)" in engines[2].numerics
+
+
+def test_a_draft_model_knows_the_first_tokens_alone(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their logits are those of the whole model."""
+    whole = open_model(file, "int8").build()
+    monkeypatch.setattr("ttc.engine.local.source._DRAFTED", 100)
+    short = open_model(file, "int8", drafts=True).build()
+    logits = [
+        model.forward(
+            torch.tensor([1, 2]), Plan([Span([0], 0, 2)]), model.make_pool(1), torch.tensor([1])
+        ).clone()
+        for model in (whole, short)
+    ]
+
+    assert logits[1].shape == (1, 100)
+    assert torch.equal(logits[0][:, :100], logits[1])
 
 
 def test_progress_is_told_in_stages(file: Path) -> None:

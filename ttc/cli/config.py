@@ -16,7 +16,12 @@ from ttc.config import Setting, config_file, hub_token, settings
 
 __all__ = ["config"]
 
-_UNSET = {"arithmetic": "int8, or fp32 without a compiler", "hub": "that of huggingface_hub"}
+_UNSET = {
+    "arithmetic": "int8, or fp32 without a compiler",
+    "speculate": "nothing",
+    "acceptance": "coupled",
+    "hub": "that of huggingface_hub",
+}
 """What settings mean that nobody has given."""
 
 

@@ -12,7 +12,14 @@ import typer
 from rich.progress import MofNCompleteColumn
 
 from ttc.cli.budgets import parse_budget
-from ttc.cli.engines import DEFAULT_MODEL, MODEL_HELP, ArithmeticOption, engine_of
+from ttc.cli.engines import (
+    DEFAULT_MODEL,
+    MODEL_HELP,
+    AcceptanceOption,
+    ArithmeticOption,
+    SpeculateOption,
+    engine_of,
+)
 from ttc.cli.terminal import Fault, bars, counted, say, show, table
 from ttc.registry import room
 
@@ -21,7 +28,7 @@ __all__ = ["demo"]
 _HEADINGS = ("strategy", "accuracy", "95 % interval", "tokens", "tokens/problem", "")
 
 
-def demo(
+def demo(  # noqa: PLR0913 - every option of the command
     problems: Annotated[int, typer.Option(min=1, help="How many questions.")] = 24,
     samples: Annotated[int, typer.Option(min=1, help="Samples of each question.")] = 16,
     budget: Annotated[
@@ -30,6 +37,8 @@ def demo(
     seed: Annotated[int, typer.Option(help="Seeds questions and samples.")] = 0,
     model: Annotated[str, typer.Option(help=MODEL_HELP)] = DEFAULT_MODEL,
     arithmetic: ArithmeticOption = None,
+    speculate: SpeculateOption = None,
+    acceptance: AcceptanceOption = None,
     json: Annotated[
         Path | None, typer.Option("--json", help="Write a result file.", show_default=False)
     ] = None,
@@ -39,7 +48,10 @@ def demo(
     if json is not None:
         _check_target(json)
     _check_task(problems, seed)
-    with engine_of(model, arithmetic) as engine, bars(MofNCompleteColumn()) as update:
+    with (
+        engine_of(model, arithmetic, speculate, acceptance) as engine,
+        bars(MofNCompleteColumn()) as update,
+    ):
         started = time.monotonic()
         rows: Sequence[Any] = room("benchmarks.demo").run_demo(
             engine,

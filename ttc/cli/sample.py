@@ -10,7 +10,14 @@ from typing import Annotated, Any
 
 import typer
 
-from ttc.cli.engines import DEFAULT_MODEL, MODEL_HELP, ArithmeticOption, engine_of
+from ttc.cli.engines import (
+    DEFAULT_MODEL,
+    MODEL_HELP,
+    AcceptanceOption,
+    ArithmeticOption,
+    SpeculateOption,
+    engine_of,
+)
 from ttc.cli.terminal import Fault, counted, is_live, say, status
 from ttc.pools import PoolFile
 from ttc.pools.draw import Drawn, Plan, draw
@@ -30,6 +37,8 @@ def sample(  # noqa: PLR0913 - every option of the command
     n: Annotated[int, typer.Option("-n", help="Completions of each problem.")] = 16,
     model: Annotated[str, typer.Option(help=MODEL_HELP)] = DEFAULT_MODEL,
     arithmetic: ArithmeticOption = None,
+    speculate: SpeculateOption = None,
+    acceptance: AcceptanceOption = None,
     problems: Annotated[
         int | None, typer.Option(help="How many problems.", show_default="all")
     ] = None,
@@ -56,7 +65,11 @@ def sample(  # noqa: PLR0913 - every option of the command
         raise Fault(str(error)) from None
     except ModuleNotFoundError as error:
         raise Fault(str(error)) from error
-    with PoolFile(output) as file, engine_of(model, arithmetic) as engine, _progress() as progress:
+    with (
+        PoolFile(output) as file,
+        engine_of(model, arithmetic, speculate, acceptance) as engine,
+        _progress() as progress,
+    ):
         drawn = asyncio.run(draw(asked.problems, engine, file, plan, progress=progress))
         held = len(file.pool)
     if drawn.drawn and drawn.failed == drawn.drawn:

@@ -13,7 +13,14 @@ import typer
 
 from ttc.again import replay
 from ttc.cli.budgets import parse_budget, shortage
-from ttc.cli.engines import DEFAULT_MODEL, MODEL_HELP, ArithmeticOption, engine_of
+from ttc.cli.engines import (
+    DEFAULT_MODEL,
+    MODEL_HELP,
+    AcceptanceOption,
+    ArithmeticOption,
+    SpeculateOption,
+    engine_of,
+)
 from ttc.cli.many import read_problems, show_outcomes, solve_problems
 from ttc.cli.outcomes import as_json, failure, show_outcome
 from ttc.cli.steering import steerable
@@ -36,7 +43,7 @@ _SANDBOXES = get_args(SandboxChoice)
 _ANSWER_WIDTH = 40
 _ALONE = ("question", "resume", "keep")
 """What goes with one question."""
-_ALSO_RESUMED = ("resume", "json", "model", "arithmetic", "sandbox")
+_ALSO_RESUMED = ("resume", "json", "model", "arithmetic", "speculate", "acceptance", "sandbox")
 """What may be given for a run that is gone on with."""
 
 
@@ -48,6 +55,8 @@ def solve(  # noqa: PLR0913 - every option of the command
     strategy: Annotated[str, typer.Option(help=STRATEGY_HELP, metavar="SPEC")] = _STRATEGY,
     model: Annotated[str, typer.Option(help=MODEL_HELP)] = DEFAULT_MODEL,
     arithmetic: ArithmeticOption = None,
+    speculate: SpeculateOption = None,
+    acceptance: AcceptanceOption = None,
     budget: Annotated[
         str,
         typer.Option(help="Limits of tokens, calls, seconds and others.", metavar="LIMITS"),
@@ -82,11 +91,12 @@ def solve(  # noqa: PLR0913 - every option of the command
     """Solve one question or those of a file, or go on with a run."""
     strategy = strategy_text(strategy)
     jail = cast("SandboxChoice", _among(_SANDBOXES, sandbox, "--sandbox"))
+    chosen = _Model(model, arithmetic, speculate, acceptance)
     if problems is not None:
         _leave_out(context, "--problems takes its questions from the file", _ALONE)
         graph, limits = parse(strategy), parse_budget(budget)
         asked = read_problems(problems, _format(answer_format))
-        with engine_of(model, arithmetic) as engine:
+        with engine_of(*chosen) as engine:
             outcomes = solve_problems(
                 asked, graph, limits, allocator=allocator, model=engine, seed=seed, sandbox=jail
             )
@@ -95,7 +105,7 @@ def solve(  # noqa: PLR0913 - every option of the command
     if allocator is not None:
         raise Fault("--allocator shares a budget among the questions of --problems; name a file")
     if resume is not None:
-        outcome = _resumed(context, path_of(resume), _Model(model, arithmetic), jail)
+        outcome = _resumed(context, path_of(resume), chosen, jail)
     else:
         if question is None:
             raise Fault(
@@ -106,7 +116,7 @@ def solve(  # noqa: PLR0913 - every option of the command
         if seed is None:
             seed = secrets.randbits(32)  # few enough bits for every reader of JSON
         kept = _kept(context, keep, model)
-        outcome = _Begin(problem, strategy, limits, seed, kept, jail).on(_Model(model, arithmetic))
+        outcome = _Begin(problem, strategy, limits, seed, kept, jail).on(chosen)
     fault = shortage(outcome) or failure(outcome)
     if json:
         say(as_json(outcome))
@@ -130,6 +140,8 @@ class _Model(NamedTuple):
 
     name: str
     arithmetic: str | None
+    speculate: str | None
+    acceptance: str | None
 
 
 class _Begin(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import torch
 
@@ -13,10 +13,7 @@ from ttc.engine.local.call import Call
 from ttc.engine.local.drafting.budget import DraftBudget
 from ttc.engine.local.sequence import Sequence
 
-__all__ = ["Acceptance", "Draft", "Drafter", "Proposal", "Trial", "Wish"]
-
-Acceptance = Literal["coupled", "maximal"]
-"""By what rule drafted tokens become a call's own; see `acceptance`."""
+__all__ = ["Draft", "Drafter", "Proposal", "Trial", "Wish"]
 
 
 class Proposal(NamedTuple):

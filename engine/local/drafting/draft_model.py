@@ -21,9 +21,10 @@ from dataclasses import dataclass, field, replace
 
 import torch
 
+from ttc.config import Acceptance
 from ttc.engine.local.curve import Curve, Load
 from ttc.engine.local.drafting.budget import MOST_DRAFTS, DraftBudget
-from ttc.engine.local.drafting.draft import Acceptance, Draft, Wish
+from ttc.engine.local.drafting.draft import Draft, Wish
 from ttc.engine.local.kv import KVPool
 from ttc.engine.local.model import Model
 from ttc.engine.local.page import Path, common_length
@@ -91,7 +92,8 @@ class DraftModel:
         self.name, self._model = name, model
         self.page_bytes = KVPool.page_bytes(model.costs)
         self._decides = acceptance == "maximal"
-        self._unsampled = torch.tensor(sorted(unsampled), dtype=torch.int64)
+        known = (token for token in sorted(unsampled) if token < model.config.vocab)
+        self._unsampled = torch.tensor(list(known), dtype=torch.int64)
         self._curve = Curve(model.costs)
         self._curve.start(warm_up_well(model))
         self._held: dict[Sequence, _Held] = {}

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING
 
-from ttc.config import Arithmetic
-from ttc.engine.local.drafting.draft import Acceptance, Drafter
+from ttc.config import ACCEPTANCES, Acceptance, Arithmetic
+from ttc.engine.local.drafting.draft import Drafter
 from ttc.engine.local.drafting.ngram import NgramDrafter
 from ttc.engine.local.hub.models import find
 from ttc.engine.local.source import ModelSource, open_model
@@ -42,8 +42,8 @@ def drafting_of(
         ValueError: the two do not go together, or there is no such acceptance.
         ModelFileError: there is no such draft model, or it has another vocabulary.
     """
-    if acceptance not in get_args(Acceptance):
-        known = " or ".join(map(repr, get_args(Acceptance)))
+    if acceptance not in ACCEPTANCES:
+        known = " or ".join(map(repr, ACCEPTANCES))
         raise ValueError(f"acceptance is {known}, not {acceptance!r}")
     if speculate is None:
         if acceptance != "coupled":
@@ -74,7 +74,7 @@ def _by_model(
         path = find(model)
     except ModelFileError as error:
         raise ModelFileError(f"speculate is 'ngram', 'tree' or a draft model: {error}") from error
-    source = open_model(path, arithmetic)
+    source = open_model(path, arithmetic, drafts=True)
     check_vocabulary(source.tokens, tokens, os.fspath(model))
 
     return Drafting(make=lambda: _draft_model(source, acceptance), acceptance=acceptance)
@@ -86,7 +86,7 @@ def _draft_model(source: ModelSource, acceptance: Acceptance) -> Drafter:
     model: Model = source.build()
     return DraftModel(
         model,
-        name=f"{model.numerics} sha={source.fingerprint[:16]}",
+        name=f"{model.numerics} head={model.config.vocab} sha={source.fingerprint[:16]}",
         unsampled=source.tokens.unsampled_ids,
         acceptance=acceptance,
     )

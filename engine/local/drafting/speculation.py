@@ -15,10 +15,11 @@ from collections.abc import Sequence as Seq
 from itertools import accumulate
 from operator import mul
 
+from ttc.config import Acceptance
 from ttc.engine.local.call import Call
 from ttc.engine.local.curve import Curve
 from ttc.engine.local.drafting.budget import MOST_DRAFTS, DraftBudget
-from ttc.engine.local.drafting.draft import Acceptance, Draft, Drafter, Proposal, Trial, Wish
+from ttc.engine.local.drafting.draft import Draft, Drafter, Proposal, Trial, Wish
 from ttc.engine.local.drafting.survival import Record, Survival
 from ttc.engine.local.sequence import Sequence
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -45,6 +45,12 @@ class Tensor:
     def codes(self, where: slice) -> Coded:
         """The codes of some of its rows, of a format that has some."""
         return self.format.codes(self._raw(where))
+
+    def first(self, count: int) -> Tensor:
+        """Its first rows."""
+        if self.places is None:
+            return replace(self, shape=(count, *self.shape[1:]), raw=self.raw[:count])
+        return replace(self, shape=(count, *self.shape[1:]), places=self.places[:count])
 
     def _raw(self, some: slice | npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
         return self.raw[some if self.places is None else self.places[some]]
