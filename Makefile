@@ -23,7 +23,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help demo test lint types sizes fast conformance kernels model qwen bench gpu soak proof load
-.PHONY: test-clients test-vllm test-llamacpp pull clean
+.PHONY: throughput test-clients test-vllm test-llamacpp pull clean
 
 help: ## what there is
 	@sed -n 's/^\([a-z-]*\):.*## /make \1\t/p' $(MAKEFILE_LIST)
@@ -67,8 +67,11 @@ gpu: $(VENV)/.test ## the engine on this machine's GPU: right, the same in any b
 soak: $(VENV)/.demo pull ## half an hour of random forks, cancellations and faults, or SOAK_SECONDS
 	$(PY) benchmarks/perf/soak.py
 
-load: $(VENV)/.test pull ## the server under load: LOAD="fake --seconds 600", "smollm2" or "throughput"
+load: $(VENV)/.test pull ## the server under load: LOAD="fake --seconds 600" or "smollm2"
 	$(PY) benchmarks/perf/serve_load.py $(LOAD)
+
+throughput: $(VENV)/.test pull ## what the server leaves of a model's throughput
+	$(PY) benchmarks/perf/serve_throughput.py
 
 test-clients: $(VENV)/.test pull ## litellm, lm-evaluation-harness and inspect_ai against the server
 	$(PY) tests/clients/run.py

@@ -1,13 +1,11 @@
 """The server under load: errors, leaks, budgets to the token, and times to the first event.
 
-Run as `python benchmarks/perf/serve_load.py [fake|smollm2|throughput] [--clients N] [--seconds S]`,
-on the loopback alone. The server is a process of its own.
+Run as `python benchmarks/perf/serve_load.py [fake|smollm2] [--clients N] [--seconds S]`, on the
+loopback alone. The server is a process of its own.
 
 - `fake`: 500 streaming clients for ten minutes, on an engine that says what it is told to, with
   strategies of several kinds; every tenth request is left by its client after its first event.
 - `smollm2`: 32 such clients for two minutes on SmolLM2-135M.
-- `throughput`: the same plain samples over HTTP, streamed with one delta for each engine step, and
-  in Python; the median of the ratios of pairs of runs.
 
 At the end nothing may run, nothing may be reserved, and what the server says that it has spent has
 to be what its requests and its engine have counted. Memory and open files after the load are
@@ -21,28 +19,22 @@ import asyncio
 import json
 import random
 import signal
-import statistics
 import subprocess
 import sys
 import threading
 import time
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import orjson
 
-import ttc
 from ttc import Budget
 from ttc.benchmarks.results import write_result
-from ttc.engine.local import LocalEngine, load
+from ttc.engine.local import LocalEngine
 from ttc.engine.local.hub.models import find
-from ttc.messages import Message
 from ttc.serve import App, Service, Settings, background
-from ttc.strategies import Sample, Vote
 from ttc.testing import FakeEngine
-from ttc.types import Problem
 
 MODEL = "smollm2-135m"
 SAID = [f"Let me see, step by step, what this is. The answer is {n}." for n in (391, 391, 401)]
@@ -60,8 +52,6 @@ GROWTH = 32 << 20
 """Bytes of memory that allocators may keep without a leak."""
 KV_BYTES = 128 << 20
 """What the model's engine may hold of keys and values; it takes them as it fills."""
-THROUGHPUT = 0.95
-PAIRS = 5
 
 
 class Tally:
@@ -263,48 +253,10 @@ def left_over(last: dict[str, Any]) -> int:
     return int(last["jobs"] + last["running"] + last["reserved"] + last["active"])
 
 
-def throughput(clients: int) -> tuple[list[dict[str, Any]], bool]:
-    """The same samples in Python and over HTTP."""
-    engine = load(MODEL)
-    questions = [f"What is {n} * 23? Think step by step." for n in range(clients)]
-    problems = [Problem(messages=(Message(role="user", content=text),)) for text in questions]
-
-    def in_python() -> float:
-        began = time.perf_counter()
-        strategy = Sample(max_tokens=64) >> Vote()
-        ttc.solve_many(problems, strategy, model=engine, seed=0, concurrency=clients)
-        return time.perf_counter() - began
-
-    def over_http(url: str) -> float:
-        tally = Tally()
-
-        async def ask(text: str) -> None:
-            messages = [{"role": "user", "content": text}]
-            body = {"model": "m", "messages": messages, "stream": True, "max_tokens": 64, "seed": 0}
-            await request(url, body, leaves=False, tally=tally)
-
-        async def ask_all() -> None:
-            await asyncio.gather(*map(ask, questions))
-
-        began = time.perf_counter()
-        with ThreadPoolExecutor(1) as pool:
-            pool.submit(asyncio.run, ask_all()).result()
-        assert tally.statuses["200"] == clients, tally.statuses
-        return time.perf_counter() - began
-
-    settings = Settings(concurrency=clients)
-    with background(App(Service({"m": engine}, settings=settings))) as url:
-        in_python(), over_http(url)
-        ratios = [in_python() / over_http(url) for _ in range(PAIRS)]
-    ratio = round(statistics.median(ratios), 3)
-    name = f"throughput over HTTP, of that in Python ({clients} clients)"
-    return [{"name": name, "value": ratio, "unit": "", "target": THROUGHPUT}], ratio >= THROUGHPUT
-
-
 def main() -> int:
     """Measures, prints, and writes the table where it is asked to."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("what", choices=("fake", "smollm2", "throughput", "serve"))
+    parser.add_argument("what", choices=("fake", "smollm2", "serve"))
     parser.add_argument("--clients", type=int, help="500 on the fake engine, 32 on a model")
     parser.add_argument("--seconds", type=float, help="600 on the fake engine, 120 on a model")
     parser.add_argument("--kind", default="fake", help=argparse.SUPPRESS)
@@ -316,10 +268,7 @@ def main() -> int:
     is_fake = arguments.what == "fake"
     clients = arguments.clients or (500 if is_fake else 32)
     seconds = arguments.seconds or (600.0 if is_fake else 120.0)
-    if arguments.what == "throughput":
-        rows, holds = throughput(clients)
-    else:
-        rows, holds = load_test(arguments.what, clients, seconds)
+    rows, holds = load_test(arguments.what, clients, seconds)
     for row in rows:
         bound = "" if row["target"] is None else f" (target {row['target']})"
         print(f"{row['name']}: {row['value']} {row['unit']}{bound}")

@@ -1,9 +1,10 @@
 """Throughput of a model over HTTP, beside the same requests in Python, with a delta for each step.
 
-Run as `python benchmarks/perf/serve_throughput.py [--clients N] [--pairs N] [--json PATH]`, on the
-loopback alone. One process holds SmolLM2-135M and serves the same plain samples in three ways, in
-turn: over HTTP, streamed; in Python, with each delta read as it comes; and in Python, with the
-texts read at their end. Each figure is the median of the ratios of neighbouring runs.
+Run as `python benchmarks/perf/serve_throughput.py [--clients N] [--tokens N] [--pairs N]
+[--json PATH]`, on the loopback alone. One process holds SmolLM2-135M and serves the same plain
+samples in three ways, in turn: over HTTP, streamed; in Python, with each delta read as it comes;
+and in Python, with the texts read at their end. Each figure is the median of the ratios of
+neighbouring runs.
 
 The clients are a process of their own, as users have them. The engine takes every core, so what
 the clients' processor time takes from it is told apart: it is no cost of the server's. How many
@@ -35,7 +36,6 @@ from ttc.strategies import Sample, Vote
 from ttc.types import Chunk, Problem, Sampling
 
 MODEL = "smollm2-135m"
-TOKENS = 64
 TARGET = 0.95
 WAYS = ("streamed", "http", "whole")
 
@@ -54,8 +54,9 @@ class Took(NamedTuple):
 class Server:
     """The process that holds the engine, from outside."""
 
-    def __init__(self, clients: int) -> None:
-        command = [sys.executable, __file__, "--clients", str(clients), "--serve"]
+    def __init__(self, clients: int, tokens: int) -> None:
+        sizes = ["--clients", str(clients), "--tokens", str(tokens)]
+        command = [sys.executable, __file__, *sizes, "--serve"]
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
@@ -81,7 +82,7 @@ def questions(clients: int) -> list[str]:
     return [f"What is {n} * 23? Think step by step." for n in range(clients)]
 
 
-def serve(clients: int) -> None:
+def serve(clients: int, tokens: int) -> None:
     """The server's process: tells its URL, and then what each line of input asks for."""
     engine = load(MODEL)
     problems = [Problem(messages=(Message(role="user", content=q),)) for q in questions(clients)]
@@ -92,7 +93,7 @@ def serve(clients: int) -> None:
             began, processor = time.perf_counter(), time.process_time()
             deltas = 0
             if line.strip() != "processor":
-                deltas = in_python(engine, problems, is_streamed=line.strip() == "streamed")
+                deltas = in_python(engine, problems, tokens, is_streamed=line.strip() == "streamed")
                 took = Took(
                     time.perf_counter() - began, time.process_time() - processor, 0.0, deltas
                 )
@@ -101,13 +102,15 @@ def serve(clients: int) -> None:
             print(json.dumps(took), flush=True)
 
 
-def in_python(engine: LocalEngine, problems: list[Problem], *, is_streamed: bool) -> int:
+def in_python(
+    engine: LocalEngine, problems: list[Problem], tokens: int, *, is_streamed: bool
+) -> int:
     """Solves them; the number of deltas that were read."""
     told: list[Chunk] = []
-    strategy: Node = Sample(max_tokens=TOKENS) >> Vote()
+    strategy: Node = Sample(max_tokens=tokens) >> Vote()
     if is_streamed:
         strategy = Plain(
-            max_tokens=TOKENS, sampling=Sampling(), tell=lambda _, chunk: told.append(chunk)
+            max_tokens=tokens, sampling=Sampling(), tell=lambda _, chunk: told.append(chunk)
         )
     ttc.solve_many(problems, strategy, model=engine, seed=0, concurrency=len(problems))
     return len(told)
@@ -135,14 +138,14 @@ class Client(asyncio.Protocol):
             self.ended.set_result(bytes(self._came))
 
 
-async def over_http(url: str, clients: int) -> int:
+async def over_http(url: str, clients: int, tokens: int) -> int:
     """Asks all at once; the number of deltas that came."""
     host, _, port = url.removeprefix("http://").removesuffix("/v1").partition(":")
     loop, asked = asyncio.get_running_loop(), []
     for question in questions(clients):
         messages = [{"role": "user", "content": question}]
         body = orjson.dumps(
-            {"model": "m", "messages": messages, "stream": True, "max_tokens": TOKENS, "seed": 0}
+            {"model": "m", "messages": messages, "stream": True, "max_tokens": tokens, "seed": 0}
         )
         head = (
             f"POST /v1/chat/completions HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n"
@@ -159,36 +162,36 @@ async def over_http(url: str, clients: int) -> int:
     return sum(reply.count(b'"content":') for reply in replies)
 
 
-def run(server: Server, way: str, clients: int) -> Took:
+def run(server: Server, way: str, clients: int, tokens: int) -> Took:
     """One run in one of the ways."""
     if way != "http":
         return server.ask(way)
     before, began, own = server.ask("processor").processor, time.perf_counter(), time.process_time()
-    deltas = asyncio.run(over_http(server.url, clients))
+    deltas = asyncio.run(over_http(server.url, clients, tokens))
     took, spent = time.perf_counter() - began, time.process_time() - own
     return Took(took, server.ask("processor").processor - before, spent, deltas)
 
 
-def rows_of(runs: list[dict[str, Took]], clients: int) -> list[dict[str, Any]]:
+def rows_of(runs: list[dict[str, Took]], clients: int, tokens: int) -> list[dict[str, Any]]:
     """The figures."""
 
     def middle(figure: Any) -> float:
         return round(statistics.median(map(figure, runs)), 3)
 
     def beyond(way: str) -> float:
-        deltas = clients * TOKENS
         return middle(lambda r: 1e6 * (r["http"].processor - r[way].processor) / deltas)
 
+    deltas = clients * tokens
     name = f"throughput over HTTP of {clients} streams, of that in Python"
     figures = [
         (f"{name} with deltas", middle(lambda r: r["streamed"].seconds / r["http"].seconds), ""),
         (f"{name} without deltas", middle(lambda r: r["whole"].seconds / r["http"].seconds), ""),
-        ("deltas for each token", middle(lambda r: r["http"].deltas / (clients * TOKENS)), ""),
+        ("deltas for each token", middle(lambda r: r["http"].deltas / deltas), ""),
         ("processor time of a delta beyond that in Python", beyond("streamed"), "us"),
         ("processor time of a delta beyond a call without", beyond("whole"), "us"),
         (
             "the clients' processor time of a delta",
-            middle(lambda r: 1e6 * r["http"].clients / (clients * TOKENS)),
+            middle(lambda r: 1e6 * r["http"].clients / deltas),
             "us",
         ),
     ]
@@ -203,22 +206,23 @@ def main() -> int:
     """Measures, prints, and writes the table where it is asked to."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--clients", type=int, default=32)
+    parser.add_argument("--tokens", type=int, default=64, help="of each reply")
     parser.add_argument("--pairs", type=int, default=5)
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
     arguments = parser.parse_args()
     if arguments.serve:
-        serve(arguments.clients)
+        serve(arguments.clients, arguments.tokens)
         return 0
-    server = Server(arguments.clients)
+    sizes = arguments.clients, arguments.tokens
+    server = Server(*sizes)
     try:
         turns = [
-            {way: run(server, way, arguments.clients) for way in WAYS}
-            for _ in range(arguments.pairs + 1)
+            {way: run(server, way, *sizes) for way in WAYS} for _ in range(arguments.pairs + 1)
         ]
     finally:
         server.close()
-    rows = rows_of(turns[1:], arguments.clients)  # the first one warms up
+    rows = rows_of(turns[1:], *sizes)  # the first one warms up
     for row in rows:
         print(f"{row['name']}: {row['value']} {row['unit']} (target {row['target']})")
     if arguments.json is not None:

@@ -21,7 +21,12 @@ def test_a_loop_is_woken_once_for_many_letters() -> None:
             return wake(callback, *args, **more)
 
         loop.call_soon_threadsafe = counted  # type: ignore[method-assign,assignment]
-        sender = threading.Thread(target=lambda: [post(loop, got.append, n) for n in range(100)])
+
+        def send() -> None:
+            for n in range(100):
+                post(loop, got.append, n)
+
+        sender = threading.Thread(target=send)
         sender.start()
         sender.join()  # the loop does not turn meanwhile
         await asyncio.sleep(0)
