@@ -11,7 +11,7 @@ form; what it replies holds calls between tags (see `ttc.engine.openai`).
 What a tool gives is data. In a message of its own no control token can come of it, and the marks of
 calls and results in it are broken; in a line it is one JSON text, which no line can end.
 
-Source: for the lines see `ttc.react`.
+Source: for the lines Yao et al. 2022, ReAct (arXiv 2210.03629); see `ttc.react`.
 """
 
 from __future__ import annotations

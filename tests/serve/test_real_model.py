@@ -132,7 +132,8 @@ def test_a_bias_forbids_a_token_and_forces_one(client: Any, engine: Any) -> None
         said(**{str(engine.vocab_size): 1})
 
 
-TOOLS = [
+CITIES = {"weather": ["Rome", "Oslo"], "population": ["Paris", "Lima"]}
+TOOLS: list[dict[str, Any]] = [
     {
         "type": "function",
         "function": {
@@ -146,7 +147,7 @@ TOOLS = [
             },
         },
     }
-    for name, cities in (("weather", ["Rome", "Oslo"]), ("population", ["Paris", "Lima"]))
+    for name, cities in CITIES.items()
 ]
 
 
@@ -160,16 +161,14 @@ TOOLS = [
 def test_a_call_that_was_asked_for_comes_whatever_the_model_wants(
     client: Any, chosen: Any, names: set[str]
 ) -> None:
-    """Hot, and of a question that needs no tool; by a strategy, and streamed, as well."""
-    body: dict[str, Any] = {"tools": TOOLS, "tool_choice": chosen, "max_tokens": 48, "n": 3}
+    """Hot, and of a question that needs no tool; by a strategy as well."""
+    body: dict[str, Any] = {"tools": TOOLS, "tool_choice": chosen, "max_tokens": 40, "n": 2}
     plain = _ask(client, temperature=2, **body).choices
     voted = _ask(client, model="smollm2@sample(n=2) >> vote()", **{**body, "n": 1}).choices
     for choice in (*plain, *voted):
         (call,) = choice.message.tool_calls
         assert (choice.finish_reason, call.function.name in names) == ("tool_calls", True)
-        cities = {t["function"]["name"]: t["function"]["parameters"] for t in TOOLS}
-        city = json.loads(call.function.arguments)["city"]
-        assert city in cities[call.function.name]["properties"]["city"]["enum"]  # type: ignore[index]
+        assert json.loads(call.function.arguments)["city"] in CITIES[call.function.name]
 
 
 def test_token_prompts_are_measured_as_a_harness_reads_them(client: Any, engine: Any) -> None:

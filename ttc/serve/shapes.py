@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from ttc.serve.job import Job
@@ -101,16 +100,16 @@ def echoed(job: Job, choice: int) -> str:
     return (job.prompt_of(choice).problem.prompt or "") if job.ask.echo else ""
 
 
-@dataclass
 class Told:
     """What was told of a choice until now."""
 
-    num_chars: int = 0
-    """Characters of its content."""
-    num_tokens: int = 0
-    """Tokens of it, with their log probabilities."""
-    end: int = 0
-    """Where the text of all tokens that were told ends, those of the prompt included."""
+    def __init__(self) -> None:
+        self.num_chars = 0
+        """Characters of its content."""
+        self.num_tokens = 0
+        """Tokens of it, with their log probabilities."""
+        self.end = 0
+        """Where the text of all tokens that were told ends, those of the prompt included."""
 
 
 def _all_logprobs(job: Job, choice: Choice) -> dict[str, Any] | None:

@@ -215,10 +215,7 @@ class FakeEngine:
     def submit(
         self, request: Request, on_chunk: Callable[[Chunk], None] | None = None
     ) -> _FakeGeneration:
-        """Queues a call. How tokens are drawn is for the script to read, but for a constraint.
-
-        A bias is refused, unless its `capabilities` were made to have `logit_bias`.
-        """
+        """Queues a call. How tokens are drawn is for the script to read, but what binds them."""
         if request.sampling.logit_bias and not self.capabilities.logit_bias:
             raise EngineError("the fake engine says what it is told to, so it biases nothing")
         if request.sampling.constraint is not None:
