@@ -318,8 +318,6 @@ def test_turns_are_held_to_calls_of_the_tools_that_there_are(
 
 
 def test_a_form_that_cannot_be_held_to_a_schema_is_a_failure_that_says_so() -> None:
-    """Where only the model's template tells the form."""
-
     @tool(effect="pure")
     async def match(text: Annotated[str, Field(pattern="a+")]) -> str:
         """Matches."""
