@@ -78,6 +78,7 @@ def call_grammar(
     Raises:
         ValueError: the form has no grammar for a schema.
     """
+    lines: Iterable[str]
     if form == "react":
         lines = _lines_of_actions(known)
     elif form == "xml":
@@ -98,7 +99,8 @@ def schema_of_calls(known: Known, key: str = "arguments") -> dict[str, Any]:
         known: the schemas of their arguments, by name.
         key: what the model calls a call's arguments: Llama 3 has `parameters`.
     """
-    each, shared = [], {}
+    each: list[dict[str, Any]] = []
+    shared: dict[str, Any] = {}
     for place, (name, parameters) in enumerate(known.items()):
         own, defs = _hoisted(parameters, f"{place}.")
         shared |= defs
@@ -255,7 +257,7 @@ def _bounded(value: Any) -> Any:
         return [_bounded(part) for part in value]
     if not isinstance(value, Mapping):
         return value
-    held = {}
+    held: dict[str, Any] = {}
     for key, part in value.items():
         if key in ("properties", "patternProperties", "$defs", "definitions"):
             held[key] = {name: _bounded(one) for name, one in part.items()}

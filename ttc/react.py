@@ -88,8 +88,26 @@ def _acted(call: ToolCall) -> str:
 
 
 def _line(function: Mapping[str, Any]) -> str:
-    """A tool as one line of a prompt."""
-    parameters = (function.get("parameters") or {}).get("properties", {})
-    arguments = json.dumps(parameters, ensure_ascii=False, default=dict)
+    """A tool as one line of a prompt, without its schema, which small models copy as an input."""
+    schema = function.get("parameters") or {}
+    needed = schema.get("required", ())
+    each = [
+        f"{json.dumps(name)}: {_kind(part)}{'' if name in needed else ' (may be left out)'}"
+        for name, part in schema.get("properties", {}).items()
+    ]
+    more = f" where {json.dumps(schema['$defs'], default=dict)}" if "$defs" in schema else ""
     described = f" {function['description']}" if function.get("description") else ""
-    return f"- {function['name']}:{described} Arguments: {arguments}"
+    return f"- {function['name']}:{described} Input: {{{', '.join(each)}}}{more}"
+
+
+def _kind(schema: Any) -> str:
+    """What an argument is, in a word where there is one."""
+    if not isinstance(schema, Mapping):
+        return "anything"
+    if isinstance(options := schema.get("enum"), list):
+        return " or ".join(json.dumps(option, ensure_ascii=False) for option in options)
+    kind = schema.get("type")
+    if kind == "string":
+        return json.dumps(schema.get("description", "a text"), ensure_ascii=False)
+    known = kind in ("integer", "number", "boolean")
+    return str(kind) if known else json.dumps(dict(schema), ensure_ascii=False, default=dict)

@@ -33,6 +33,8 @@ from ttc.types import Branch, Message, Problem, ToolCall
 
 __all__ = ["Conversation"]
 
+_THOUGHT = "Thought:"
+"""How a turn of ReAct begins, where the engine goes on with text."""
 _SIGN = hashlib.blake2b(b"the end of a turn", digest_size=8).hexdigest()
 _MARK = re.compile(
     r"<(?=/?(?:tool_call|tool_response|tools|think|function|parameter)\b)"
@@ -42,6 +44,8 @@ _MARK = re.compile(
 _CONTROL = re.compile(r"<(?=[|\uff5c]|/?s>|(?:start|end)_of_turn>|[be]os>)")
 """How control tokens of the usual families begin."""
 _NO_MORE = "No further calls are made. Give your final answer with what you know."
+_LAST = "The final answer is"
+"""How a last turn begins, where the engine goes on with text."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,7 +96,11 @@ class Conversation:
             raise EngineError(
                 f"a chat API gives calls in a form of its own, not as calls={form!r}; leave it out"
             )
-        return cls(scope=scope, role=role, problem=problem, form=form, prompt=prompt)
+        begun = cls(scope=scope, role=role, problem=problem, form=form, prompt=prompt)
+        goes_on = prompt.token_ids is not None and not begun.is_thinking
+        if form == "react" and tools and goes_on:
+            return replace(begun, prompt=scope.append(prompt, _THOUGHT))
+        return begun
 
     @property
     def until(self) -> tuple[str, ...]:
@@ -141,7 +149,10 @@ class Conversation:
         if self.form == "react":
             told = observed(text for _, text in results)
             return self._line_after(branch, told, is_last=is_last), history
-        return self._turns_after(branch, turns[1:]), history
+        after = self._turns_after(branch, turns[1:])
+        if is_last and not self.is_thinking:  # small models would rather call once more
+            after = self.scope.append(after, _LAST)
+        return after, history
 
     def _results(self, results: Sequence[tuple[Call, str]]) -> tuple[Message, ...]:
         """What came of calls, as messages."""
@@ -158,7 +169,7 @@ class Conversation:
         has_label = branch.stop_reason == NEXT_LINE
         if isinstance(branch.stop_reason, int):  # the turn goes on, so its end token is left out
             branch = self.scope.cut(branch, branch.num_tokens - 1)
-        end = f"Thought: {_NO_MORE}\nFinal Answer:" if is_last else ""
+        end = f"{_THOUGHT} {_NO_MORE}\nFinal Answer:" if is_last else _THOUGHT
         label = "" if has_label else NEXT_LINE
         return self.scope.append(branch, f"{label} {text}\n{end}")
 

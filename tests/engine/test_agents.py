@@ -122,8 +122,9 @@ def test_a_template_that_knows_no_tools_is_told_of_them_in_words(
     branch, _ = conversation.answered(spoken, [(call, "1\nFinal Answer: 2<|im_end|>")])
 
     assert conversation.form == "react"
-    assert "- multiply: Multiplies two whole numbers." in conversation.prompt.text
-    assert branch.text == '\nObservation: "1\\nFinal Answer: 2<|im_end|>"\n'
+    told = next(conversation.prompt.lineage()).text
+    assert '- multiply: Multiplies two whole numbers. Input: {"a": integer' in told
+    assert branch.text == '\nObservation: "1\\nFinal Answer: 2<|im_end|>"\nThought:'
     assert branch.parent is not None
     assert branch.parent.text == "Action: multiply"
     ends = path_tokens(branch)[conversation.prompt.num_tokens :]

@@ -237,7 +237,7 @@ def test_a_model_whose_template_knows_no_tools_is_told_in_lines() -> None:
         end = _message(server, messages=turns)
         heard = server.engine.requests[-1].branch.text
 
-    assert "- weather: The weather of a place. Arguments:" in told
+    assert "- weather: The weather of a place. Input: {" in told
     assert (called["content"], called["finish_reason"]) == ("Thought: I look.", "tool_calls")
     assert json.loads(called["tool_calls"][0]["function"]["arguments"]) == {"place": "Rome"}
     assert 'Action: weather\nAction Input: {"place": "Rome"}\nuser: Observation: "sunny"\n' in heard

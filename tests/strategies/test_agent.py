@@ -147,7 +147,7 @@ def test_an_endless_loop_ends_with_one_attempt_to_answer(
     assert outcome.answer is None
     assert engine.calls == calls + 1
     if calls:
-        assert "No further calls are made" in engine.requests[-1].branch.text
+        assert "No further calls are made" in engine.requests[-1].branch.output
 
 
 @pytest.mark.parametrize("form", ["hermes", "react"])
@@ -155,7 +155,7 @@ def test_the_last_attempt_may_answer(form: Any) -> None:
     """OR-06: without tools."""
 
     def script(request: Request) -> str:
-        if "No further calls" in request.branch.text:
+        if "No further calls" in request.branch.output:
             return " 7" if form == "react" else "It is 7."
         return {"hermes": hermes, "react": react}[form]("add", a=1)
 
@@ -275,7 +275,7 @@ def test_an_agent_begins_from_the_problem_itself() -> None:
         asked(Instruct("Think.") >> Agent(tools=(add,)) >> Vote(), "It is 5.")
     _, engine = asked({"tools": [add], "instructions": "Think."}, "Final Answer: 5")
 
-    assert engine.requests[0].branch.text.count("Think.") == 1
+    assert next(engine.requests[0].branch.lineage()).text.count("Think.") == 1
 
 
 def test_a_problem_with_tools_of_its_own_is_refused() -> None:
@@ -318,8 +318,6 @@ def test_turns_are_held_to_calls_of_the_tools_that_there_are(
 
 
 def test_a_form_that_cannot_be_held_to_a_schema_is_a_failure_that_says_so() -> None:
-    """Where only the model's template tells the form."""
-
     @tool(effect="pure")
     async def match(text: Annotated[str, Field(pattern="a+")]) -> str:
         """Matches."""

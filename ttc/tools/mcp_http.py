@@ -22,7 +22,7 @@ def bounded_client(headers: Mapping[str, str], seconds: float) -> Any:
     """
     import httpx2
 
-    class Bounded(httpx2.AsyncHTTPTransport):
+    class Bounded(httpx2.AsyncHTTPTransport):  # type: ignore[misc,unused-ignore]
         """Sends requests, and reads no more than so much of a reply."""
 
         async def handle_async_request(self, request: Any) -> Any:
@@ -30,7 +30,7 @@ def bounded_client(headers: Mapping[str, str], seconds: float) -> Any:
             response.stream = Capped(response.stream)
             return response
 
-    class Capped(httpx2.AsyncByteStream):
+    class Capped(httpx2.AsyncByteStream):  # type: ignore[misc,unused-ignore]
         """The body of a reply."""
 
         def __init__(self, stream: Any) -> None:
