@@ -14,6 +14,8 @@ import sys
 from importlib.metadata import version
 from pathlib import Path
 
+__all__ = ["main"]
+
 _TASK = r"""
 task: ttc_local
 dataset_path: json
