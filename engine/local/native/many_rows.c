@@ -71,7 +71,7 @@ INLINE void add_group(
                 ints own = load_ints(weights[v / PARTS] + quad * 4 * PANEL + v % PARTS * 4 * WIDTH);
                 __m256i pairs = _mm256_maddubs_epi16(magnitude, _mm256_xor_si256((__m256i)own, sign));
                 sums[r][v] += (ints)_mm256_madd_epi16(pairs, ones);
-                __asm__("" : "+x"(sums[r][v])); /* else gcc puts additions off, and sums do not fit registers */
+                AT_ONCE(sums[r][v]);
             }
         }
     }

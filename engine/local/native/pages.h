@@ -67,15 +67,20 @@ INLINE void score(
     for (int d = 0; d < dim; d += 2)
 #pragma GCC unroll 2
         for (int half = 0; half < 2; half++) { /* loads anew: pairs are not worth registers */
-            floats query[TILE_QUERIES];
-#pragma GCC unroll 4
-            for (int q = 0; q < queries; q++) query[q] = all(tile->queries[q][d + half]);
+            floats keys[MOST];
 #pragma GCC unroll 16
             for (int v = 0; v < pages * PAGE_VECTORS; v++) {
-                const uint16_t *keys = chunk->keys[page + v / PAGE_VECTORS] + d * PAGE;
-                floats key = half_of(load_pairs(keys + v % PAGE_VECTORS * WIDTH * 2), half);
+                const uint16_t *from = chunk->keys[page + v / PAGE_VECTORS] + d * PAGE;
+                keys[v] = half_of(load_pairs(from + v % PAGE_VECTORS * WIDTH * 2), half);
+            }
 #pragma GCC unroll 4
-                for (int q = 0; q < queries; q++) sums[q][v] += query[q] * key;
+            for (int q = 0; q < queries; q++) {
+                floats query = all(tile->queries[q][d + half]);
+#pragma GCC unroll 16
+                for (int v = 0; v < pages * PAGE_VECTORS; v++) {
+                    sums[q][v] += query * keys[v];
+                    AT_ONCE(sums[q][v]);
+                }
             }
         }
 #pragma GCC unroll 4
@@ -94,14 +99,18 @@ INLINE void add_page(
 #pragma GCC unroll 2
         for (int half = 0; half < 2; half++) {
             if (!whole && (t + half < first || t + half >= end)) continue;
-            floats weight[TILE_QUERIES];
-#pragma GCC unroll 4
-            for (int q = 0; q < queries; q++) weight[q] = all(tile->weights[q][page * PAGE + t + half]);
+            floats value[SUMS];
 #pragma GCC unroll 16
-            for (int v = 0; v < vectors; v++) {
-                floats value = half_of(load_pairs(values + t * dim + v * WIDTH * 2), half);
+            for (int v = 0; v < vectors; v++)
+                value[v] = half_of(load_pairs(values + t * dim + v * WIDTH * 2), half);
 #pragma GCC unroll 4
-                for (int q = 0; q < queries; q++) sums[q][v] += weight[q] * value;
+            for (int q = 0; q < queries; q++) {
+                floats weight = all(tile->weights[q][page * PAGE + t + half]);
+#pragma GCC unroll 16
+                for (int v = 0; v < vectors; v++) {
+                    sums[q][v] += weight * value[v];
+                    AT_ONCE(sums[q][v]);
+                }
             }
         }
 }

