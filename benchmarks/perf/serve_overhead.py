@@ -130,7 +130,7 @@ def cost_of(command: list[str]) -> Cost:
     calls = SAMPLES * PROBLEMS
 
     def of_a_call(kind: str) -> float:
-        return 1e3 * min(told[kind]) / calls
+        return 1e3 * float(min(told[kind])) / calls
 
     return Cost(of_a_call("technique"), of_a_call("bare"), told["version"])
 

@@ -176,7 +176,7 @@ def rows_of(runs: list[dict[str, Took]], clients: int, tokens: int) -> list[dict
     """The figures."""
 
     def middle(figure: Any) -> float:
-        return round(statistics.median(map(figure, runs)), 3)
+        return round(float(statistics.median(map(figure, runs))), 3)
 
     def beyond(way: str) -> float:
         return middle(lambda r: 1e6 * (r["http"].processor - r[way].processor) / deltas)

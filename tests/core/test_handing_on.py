@@ -7,7 +7,7 @@ import pytest
 from tests.core.lab import uneven
 from tests.core.test_nodes import run
 from ttc import Candidate
-from ttc.ports import Scope
+from ttc.ports import Bid, Scope
 from ttc.types import Branch, Chunk
 
 
@@ -60,7 +60,11 @@ def test_a_bid_is_reckoned_only_where_somebody_bids() -> None:
     asked: list[None] = []
 
     async def offers(root: Candidate, scope: Scope) -> None:
-        scope.offer(lambda: asked.append(None) or (0.5, 1.0, None))  # type: ignore[func-returns-value]
+        def bid() -> Bid:
+            asked.append(None)
+            return 0.5, 1.0, None
+
+        scope.offer(bid)
 
     run(offers)
 

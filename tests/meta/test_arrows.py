@@ -110,6 +110,7 @@ def test_the_nouns_and_the_ports_need_the_standard_library_alone() -> None:
         "ttc.costs",
         "ttc.usage",
         "ttc.capabilities",
+        "ttc.call_grammars",
         "ttc.constraints",
         "ttc.schemas",
     }

@@ -42,6 +42,7 @@ class Trace:
     ) -> None:
         self.outcome: Outcome | None = None
         """What it came to, once it has ended."""
+        self._at: float = monotonic()
         self._name, self._problem, self._strategy = name, problem, strategy
         self._make = partial(
             Recorder, name, problem, strategy, budget=budget, engines=engines, now=lambda: self._at
@@ -49,7 +50,6 @@ class Trace:
         self._lock = threading.Lock()
         self._told: deque[tuple[float, Event]] = deque()
         self._recorder: Recorder | None = None
-        self._at = monotonic()
         self._is_whole = False
 
     def __call__(self, event: Event) -> None:

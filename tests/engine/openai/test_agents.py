@@ -205,7 +205,7 @@ def test_a_client_s_tools_reach_a_model_behind_another_server() -> None:
     with serving(FakeEngine(hermes("add", a=2))) as there:
         engine = connect(Service(model="fake", urls=(there.url,)))
         with serving(models={"fake": engine}) as front:
-            body = {"tools": [dict(one) for one in asked.tools]}
+            body: dict[str, Any] = {"tools": [dict(one) for one in asked.tools]}
             message = front.post(**body).json()["choices"][0]["message"]
         engine.close()
 
