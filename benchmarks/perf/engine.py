@@ -35,9 +35,8 @@ from ttc.config import settings
 from ttc.engine.local import LocalEngine
 
 # isort: split
-from branches import FORKS, forks
-from peer_process import PEERS, Done, Peer, started
-
+from ttc.benchmarks.perf.branches import FORKS, forks
+from ttc.benchmarks.perf.peer_process import PEERS, Done, Peer, started
 from ttc.engine.local.hub.models import find
 from ttc.ports import Request
 from ttc.types import Branch, Problem, Sampling
@@ -271,14 +270,15 @@ def loaded(
         own = stack.enter_context(LocalEngine.load(path, name=model, kv_bytes=KV_BYTES))
         ours = Ours(own)
         peers = {name: stack.enter_context(started(name, path, folder)) for name in names}
-        for generator in (ours, *(peer for peer in peers.values() if peer.stays)):
+        stays: list[Ours | Peer] = [peer for peer in peers.values() if peer.stays]
+        for generator in [ours, *stays]:
             generator.generate([ours.prompt(SHORT, 0)], SAMPLES, 4)  # warms it up
         yield ours, peers
 
 
 def measured(options: argparse.Namespace) -> list[dict[str, Any]]:
     """All rows."""
-    rows = []
+    rows: list[dict[str, Any]] = []
     for kind in ("main", "small"):
         works = [work for work in WORKS if work.model == kind and work.name in options.only]
         names = [n for n in options.peers if any(n in work.against for work in works)]
