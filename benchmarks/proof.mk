@@ -29,9 +29,9 @@ LOOK = --look "sample(n=4, temperature=0.8, max_tokens=400) >> vote()"
 POOLS = $(OUT)/gsm8k-dev.jsonl $(OUT)/gsm8k.jsonl $(OUT)/human_eval.jsonl $(OUT)/math500.jsonl $(OUT)/game24.jsonl $(OUT)/chain_sum.jsonl
 
 .NOTPARALLEL:
-.PHONY: proof smoke pools greedy tables allocators live agents plan chart parity parity-server parity-grader numerics
+.PHONY: proof smoke pools greedy tables allocators live agents plan chart first-chart parity parity-server parity-grader numerics
 
-proof: pools greedy tables allocators plan chart parity live agents ## all of it
+proof: pools greedy tables allocators plan chart first-chart parity live agents ## all of it
 
 smoke: ## a few problems of three tasks, to see that all of it works
 	$(EVAL) "game24[900:950]" "gsm8k[0:50]" "human_eval[0:50]" --model $(MODEL) --budget tokens=1000,4000 $(GREEDY) \
@@ -68,13 +68,23 @@ allocators: ## one budget over all problems, given away by each allocator, at wh
 		--json $(RESULTS)/allocators_gsm8k.json
 
 plan: ## a strategy and a route, chosen on dev problems, told on others
-	$(TTC) plan "gsm8k[0:200]" --data $(DATA) --pool $(OUT)/gsm8k-dev.jsonl --repeats 4 --budget tokens=6400 --within 2000 $(LOOK) $(ONE) \
+	$(TTC) plan "gsm8k[0:200]" --seed 1 --data $(DATA) --pool $(OUT)/gsm8k-dev.jsonl --repeats 4 --budget tokens=6400 --within 2000 $(LOOK) $(ONE) \
 		--strategy "vote: sample(n={4,8}, temperature=0.8, max_tokens=400) >> vote()" \
 		--strategy "weighted: sample(n={4,8}, temperature=0.8, max_tokens=400) >> sequence_probability() >> vote(weighted=True)" \
 		--strategy "beta: sample(n=16, temperature=0.8, max_tokens=400, ahead=1) >> vote(stop=adaptive_consistency())" -o $(OUT)/plan
 
-chart: ## README's first chart: what the plan chose, on problems that chose nothing, as far as they are sampled
+chart: ## what the plan chose, on problems that chose nothing, as far as they are sampled
 	$(PY) -m ttc.benchmarks.first_chart "gsm8k[300:700]" --data $(DATA) --pool $(OUT)/gsm8k.jsonl --plan $(OUT)/plan \
+		-o $(RESULTS)/chart_gsm8k
+
+first-chart: ## README's first chart, on the small model and sums alone: half an hour on two cores
+	@mkdir -p $(OUT)
+	$(SAMPLE) "chain_sum[0:200]" -n 64 --model $(SMALL) -o $(OUT)/chain_sum.jsonl
+	$(TTC) plan "chain_sum[0:50]" --seed 1 --pool $(OUT)/chain_sum.jsonl --repeats 4 --budget tokens=3000 --within 1000 $(LOOK) $(ONE) \
+		--strategy "vote: sample(n={4,8,16}, temperature=0.8, max_tokens=400) >> vote()" \
+		--strategy "weighted: sample(n={4,8,16}, temperature=0.8, max_tokens=400) >> sequence_probability() >> vote(weighted=True)" \
+		--strategy "beta: sample(n=16, temperature=0.8, max_tokens=400, ahead=1) >> vote(stop=adaptive_consistency())" -o $(OUT)/plan-chain_sum
+	$(PY) -m ttc.benchmarks.first_chart "chain_sum[50:200]" --pool $(OUT)/chain_sum.jsonl --plan $(OUT)/plan-chain_sum \
 		-o $(RESULTS)/first_chart
 
 live: ## searches and refinement on 200 problems of GSM8K, and two methods on Game of 24

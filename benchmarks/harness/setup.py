@@ -24,7 +24,7 @@ from ttc.benchmarks.tasks import Task
 from ttc.errors import RecordError
 from ttc.journal import derive_seed
 from ttc.pools import Pool, read
-from ttc.types import Budget
+from ttc.types import Budget, Problem
 
 __all__ = ["Asked", "SetUp", "parts", "set_up", "wholly_drawn"]
 
@@ -62,7 +62,8 @@ def set_up(asked: Asked) -> SetUp:
     """Loads tasks, checks strategies, and writes down what is compared.
 
     Raises:
-        RecordError: a task cannot be had, or a pool holds none of its problems.
+        RecordError: a task cannot be had, or a pool holds none of its problems, or others by
+            the same ids.
         GraphError: a strategy cannot be read.
         ValueError: a comparison names what there is not, or there are too many.
     """
@@ -73,8 +74,10 @@ def set_up(asked: Asked) -> SetUp:
     for spec in dict.fromkeys(asked.tasks):
         task, missing = gradable(task_named(spec, asked.asking))
         if pool is not None:
-            held = {problem.id for problem in pool.problems}
+            held = {problem.id: problem for problem in pool.problems}
             items = tuple(item for item in task.items if item.problem.id in held)
+            for item in items:
+                _check_asked(item.problem, held[item.problem.id], spec)
             missing += len(task.items) - len(items)
             task = task.only(items)
         if not task.items:
@@ -99,6 +102,27 @@ def set_up(asked: Asked) -> SetUp:
         pool=None if asked.pool is None or pool is None else _pool_name(asked.pool, pool),
     )
     return SetUp(config=config, tasks=tasks, pool=pool, left_out=left_out)
+
+
+def _check_asked(problem: Problem, held: Problem, spec: str) -> None:
+    """That completions answer the problem whose id they have: seeds and prompts change questions.
+
+    What was asked may be the question alone, or have more around it than the task has.
+    """
+    asks, asked = _words(problem), _words(held)
+    if asked and asks not in asked and asked not in asks:
+        raise RecordError(
+            f"the pool's problem {held.id} is another one than that of {spec}: it was asked "
+            f"{asked[-200:]!r}, and the task asks {asks[-200:]!r}; name the task with the seed, the "
+            "range and the prompts with which the pool was drawn"
+        )
+
+
+def _words(problem: Problem) -> str:
+    """What is asked, in one text."""
+    if problem.prompt is not None:
+        return problem.prompt.strip()
+    return "\n".join(message.content for message in problem.messages).strip()
 
 
 def parts(made: SetUp, share: float) -> tuple[SetUp, SetUp]:

@@ -117,7 +117,10 @@ def _pool(path: Path) -> Path:
 def _pooled(tmp_path: Path) -> Path:
     path = _pool(tmp_path / "pool.jsonl")
     task = tmp_path / "sums.jsonl"
-    rows = [{"id": p.id, "question": "?", "answer": r.answer} for p, r in sums(4).items]
+    rows = [
+        {"id": p.id, "question": p.messages[0].content, "answer": r.answer}
+        for p, r in sums(4).items
+    ]
     task.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
     asked = Asked(
         tasks=(str(task),),
@@ -195,3 +198,20 @@ def test_a_strategy_that_only_samples_is_told_by_its_candidates(tmp_path: Path) 
     assert [cell.arm for cell in found] == ["vote"]
     assert [len(problem.right) for problem in found[config.cells[0]]] == [6, 6, 6]
     assert [told.source for told in read_study(tmp_path).selections] == ["vote @ tokens=60"]
+
+
+def test_a_pool_of_other_problems_by_the_same_ids_is_refused(tmp_path: Path) -> None:
+    """As one that was drawn with another seed: its answers would be graded by wrong references."""
+    path = _pool(tmp_path / "pool.jsonl")
+    task = tmp_path / "sums.jsonl"
+    task.write_text(json.dumps({"id": "p0", "question": "How old is Ben?", "answer": "1"}))
+    asked = Asked(
+        tasks=(str(task),),
+        strategies=("sample(n=2, max_tokens=8) >> vote()",),
+        budgets=(Budget(tokens=60),),
+        models=(),
+        pool=path,
+    )
+
+    with pytest.raises(RecordError, match="p0 is another one than that of"):
+        set_up(asked)
