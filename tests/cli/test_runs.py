@@ -36,9 +36,11 @@ def killed(run_ttc: Cli, folder: Path, engine: FakeEngine) -> str:
     """The name of a run that was killed before its third call ended."""
     run_ttc("solve", "What is 17 * 23?", *VOTE)
     path = next(folder.iterdir())
-    answered = [n for n, line in enumerate(path.read_bytes().split(b"\n")) if b'"answer"' in line]
-    lines = path.read_bytes().split(b"\n")[: answered[3]]
-    path.write_bytes(b"\n".join(lines) + b"\n")
+    lines = path.read_bytes().split(b"\n")
+    (until,) = [n for n, line in enumerate(lines) if b'"kind":"call","index":2' in line]
+    lost = (b'"is":"answer","key":"0.sample#2"', b'"is":"answer","key":"0.sample#3"')
+    kept = [line for line in lines[:until] if not any(key in line for key in lost)]
+    path.write_bytes(b"\n".join(kept) + b"\n")
     engine.calls = 0
     return path.stem
 

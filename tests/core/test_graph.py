@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from tests.core.lab import solved, talker, whole
 from tests.property.graphs import strategies
 from ttc import Candidate, GraphError, Node, Tail, confidence, node
-from ttc.graph import Chain, Cost, Flow, Pool, Port, compile_graph
+from ttc.graph import Chain, Cost, Flow, Pool, Port, after, compile_graph
+from ttc.lengths import lengths_of
 from ttc.ports import Capabilities, Scope, Stream, parts_of
 from ttc.strategies import (
     Best,
@@ -209,26 +210,27 @@ def test_a_function_says_what_it_takes_and_gives() -> None:
         plan.validate()
 
 
-def _brute_cost(graph: Node, given: int) -> Cost:
+def _brute_cost(graph: Node, given: Flow) -> Cost:
     """The worst case by walking the tree, for the nodes of these tests."""
+    assert given.count is not None
     if isinstance(graph, Sample):
         tail = len(graph.tail.cue) + graph.tail.max_tokens if graph.tail else 0
         assert isinstance(graph.n, int)
-        forks = given * graph.n
+        forks = given.count * graph.n
         return Cost(tokens=forks * (graph.max_tokens + tail), calls=forks)
     if isinstance(graph, SampleInRounds):  # whose bound is tested where its rounds are
-        return graph.bound(Flow(count=given))
+        return graph.bound(given)
     if isinstance(graph, Verify):
         asks = None if graph.roles else 0
-        asked = given * max(1, len(parts_of(graph.verifier)))
+        asked = given.count * max(1, len(parts_of(graph.verifier)))
         return Cost(tokens=asks, calls=asks, verifier_calls=asked)
     if not graph.children():  # those in stages, whose bounds are tested where they are
-        return graph.bound(Flow(count=given))
+        return graph.bound(given)
     total = Cost()
     for child in graph.children():
         total += _brute_cost(child, given)
         if isinstance(graph, Chain):
-            given = child.flow(Flow(count=given)).count or 0
+            given = after(child, given)
     return total
 
 
@@ -238,9 +240,11 @@ def test_the_worst_case_is_a_bound_in_closed_form(graph: Node, seed: int) -> Non
     """Equal to a walk over the graph, and never exceeded."""
     assume("budget" not in repr(graph))  # samples without end
     run = solved(graph, talker(longest=30), seed=seed)
-    bound = graph.worst_case(Problem.ask("What is the answer to this?"), run.engine)
+    problem = Problem.ask("What is the answer to this?")
+    bound = graph.worst_case(problem, run.engine)
+    given = Flow(text=0, lengths=lengths_of(problem, {"policy": run.engine}))
 
-    assert bound == Cost(tokens=8) + _brute_cost(compile_graph(graph), 1)
+    assert bound == Cost(tokens=8) + _brute_cost(compile_graph(graph), given)
     for name in ("tokens", "calls", "verifier_calls"):
         most = getattr(bound, name)
         assert most is None or getattr(run.outcome.usage, name) <= most
