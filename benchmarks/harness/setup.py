@@ -113,8 +113,8 @@ def _check_asked(problem: Problem, held: Problem, spec: str) -> None:
     if asked and asks not in asked and asked not in asks:
         raise RecordError(
             f"the pool's problem {held.id} is another one than that of {spec}: it was asked "
-            f"{asked[-200:]!r}, and the task asks {asks[-200:]!r}; name the task with the seed, the "
-            "range and the prompts with which the pool was drawn"
+            f"{asked[-200:]!r}, and the task asks {asks[-200:]!r}; name the task with the seed, "
+            "the range and the prompts with which the pool was drawn"
         )
 
 
