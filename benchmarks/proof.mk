@@ -80,11 +80,11 @@ chart: ## what the plan chose, on problems that chose nothing, as far as they ar
 first-chart: ## README's first chart, on the small model and sums alone: half an hour on two cores
 	@mkdir -p $(OUT)
 	$(SAMPLE) "chain_sum[0:200]" -n 64 --model $(SMALL) -o $(OUT)/chain_sum.jsonl
-	$(TTC) plan "chain_sum[0:50]" --seed 1 --pool $(OUT)/chain_sum.jsonl --repeats 4 --budget tokens=3000 --within 1000 $(LOOK) $(ONE) \
+	$(TTC) plan "chain_sum[0:30]" --seed 1 --pool $(OUT)/chain_sum.jsonl --repeats 4 --budget tokens=3000 --within 1000 $(LOOK) $(ONE) \
 		--strategy "vote: sample(n={4,8,16}, temperature=0.8, max_tokens=400) >> vote()" \
 		--strategy "weighted: sample(n={4,8,16}, temperature=0.8, max_tokens=400) >> sequence_probability() >> vote(weighted=True)" \
 		--strategy "beta: sample(n=16, temperature=0.8, max_tokens=400, ahead=1) >> vote(stop=adaptive_consistency())" -o $(OUT)/plan-chain_sum
-	$(PY) -m ttc.benchmarks.first_chart "chain_sum[50:200]" --pool $(OUT)/chain_sum.jsonl --plan $(OUT)/plan-chain_sum \
+	$(PY) -m ttc.benchmarks.first_chart "chain_sum[30:200]" --pool $(OUT)/chain_sum.jsonl --plan $(OUT)/plan-chain_sum \
 		-o $(RESULTS)/first_chart
 
 live: ## searches and refinement on 200 problems of GSM8K, and two methods on Game of 24
