@@ -5,8 +5,9 @@
 `ttc plan` chose the strategy on other problems, and wrote it into the folder PLAN; a problem that
 it was chosen on is refused here. All three draw from one pool, in the same orders, so they are
 compared on the same problems and the same samples. Self-consistency is run with 1, 2, 4 ...
-samples; at the mean tokens of the chosen strategy it is read off the line between two of them, as
-everywhere in ttc, and never beyond the last. Two comparisons get a verdict, both named here before
+samples, and with the two numbers between which it comes to the mean tokens of the chosen strategy.
+There it is read off the line between these two, and never beyond the last: a line between numbers
+that lie apart would run below the curve. Two comparisons get a verdict, both named here before
 anything is run: against one sample, and against self-consistency at equal tokens.
 
 Writes OUT.json, OUT.svg and OUT.png, for whatever number of problems the pool holds by then.
@@ -19,6 +20,7 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -119,11 +121,19 @@ def compared(chosen: Chosen, asked: Asked, folder: Path) -> Compared:
     assert pool is not None  # the command asks for one
     drawn = [completion for problem in task.problems for completion in pool.of(problem.id)]
     unlimited = {budget_name({}): dict[str, float]()}
-    arms = _self_consistency(drawn, len(drawn) // len(task.items))
-    baseline = replace(first, config=replace(first.config, arms=arms, budgets=unlimited))
     place = folder / first.config.digest
+
+    def votes_of(numbers: Sequence[int], name: str) -> list[CellMeasures]:
+        """Self-consistency with so many samples each."""
+        arms = _self_consistency(drawn, numbers)
+        made = replace(first, config=replace(first.config, arms=arms, budgets=unlimited))
+        return sorted(_measured(made, place / name), key=_tokens) if arms else []
+
     (ours,) = _measured(first, place / "chosen")
-    line = sorted(_measured(baseline, place / "baseline"), key=_tokens)
+    most = len(drawn) // len(task.items)
+    powers = [2**power for power in range(most.bit_length())]
+    line = votes_of(powers, "baseline")
+    line = sorted(line + votes_of(_near(powers, line, _tokens(ours)), "near"), key=_tokens)
     return Compared(
         chosen=ours,
         baseline=tuple(line),
@@ -141,8 +151,8 @@ def _check_apart(chosen: Chosen, made: SetUp) -> None:
         )
 
 
-def _self_consistency(drawn: Sequence[Completion], most: int) -> tuple[Arm, ...]:
-    """A vote of 1, 2, 4 ... samples, drawn as the pool was, up to all that each problem has."""
+def _self_consistency(drawn: Sequence[Completion], numbers: Sequence[int]) -> tuple[Arm, ...]:
+    """A vote of each of these numbers of samples, drawn as the pool was."""
     sampling = drawn[0].sampling or Sampling()
     options = {
         name: getattr(sampling, name)
@@ -151,8 +161,18 @@ def _self_consistency(drawn: Sequence[Completion], most: int) -> tuple[Arm, ...]
     longest = max(c.max_tokens or c.length or 1 for c in drawn)
     return tuple(
         Arm(name=f"n={n}", strategy=write(Sample(n=n, max_tokens=longest, **options) >> Vote()))
-        for n in (2**power for power in range(most.bit_length()))
+        for n in numbers
     )
+
+
+def _near(numbers: Sequence[int], line: Sequence[CellMeasures], spend: float) -> list[int]:
+    """The two numbers of samples that come nearest to so many tokens, but for those measured."""
+    for (few, many), (less, more) in zip(pairwise(numbers), pairwise(line), strict=True):
+        if _tokens(less) <= spend < _tokens(more):
+            share = (spend - _tokens(less)) / (_tokens(more) - _tokens(less))
+            lower = few + int(share * (many - few))
+            return [n for n in (lower, lower + 1) if few < n < many]
+    return []
 
 
 def _measured(made: SetUp, folder: Path) -> list[CellMeasures]:

@@ -6,11 +6,12 @@ import json
 from dataclasses import replace
 from pathlib import Path
 from random import Random
+from typing import Any, NamedTuple
 
 import pytest
 
 from tests.pools.test_pool import completion
-from ttc.benchmarks.first_chart import chosen_by, compared, main
+from ttc.benchmarks.first_chart import _near, chosen_by, compared, main
 from ttc.benchmarks.harness.setup import Asked
 from ttc.cli.app import run
 from ttc.pools import Pool, read, write
@@ -123,6 +124,25 @@ def test_a_problem_that_is_still_being_drawn_is_left_out(made: Path, tmp_path: P
     found = compared(chosen, asked, tmp_path)
     assert len(found.chosen.problems) == len(found.baseline[0].problems) == 9
     assert [one.said for one in found.against] == ["too few problems"] * 2
+
+
+class _Line(NamedTuple):
+    """A point of a line, by its tokens alone."""
+
+    tokens: float
+
+    def spend(self, _: str) -> float:
+        return self.tokens
+
+
+@pytest.mark.parametrize(
+    ("spend", "numbers"),
+    [(520.0, [5, 6]), (410.0, [5]), (790.0, [7]), (150.0, []), (900.0, []), (50.0, [])],
+)
+def test_a_vote_is_measured_next_to_the_chosen_tokens(spend: float, numbers: list[int]) -> None:
+    """The line between votes of 4 and of 8 would run below the curve."""
+    line: Any = [_Line(100.0 * n) for n in (1, 2, 4, 8)]
+    assert _near([1, 2, 4, 8], line, spend) == numbers
 
 
 def test_a_folder_without_a_plan_is_told(made: Path, tmp_path: Path) -> None:
