@@ -76,3 +76,17 @@ def _row(row: dict[str, object]) -> str:
     interval = f"{row['ci95_low']:.1%} to {row['ci95_high']:.1%}"
     cells = (name, f"{row['accuracy']:.1%}", interval, f"{row['tokens']:,}", f"{per_problem:,.0f}")
     return f"| {' | '.join(map(str, cells))} |"
+
+
+def test_what_it_brings_is_what_was_measured() -> None:
+    """The text below the chart tells the figures of its file, rounded."""
+    rows = json.loads((RESULT.parent / "first_chart.json").read_text(encoding="utf-8"))["rows"]
+    found = {row["name"]: row for row in rows}
+    one, same = (found[f"chosen against {name}"] for name in ("one sample", "self-consistency"))
+    (chosen,) = (row for name, row in found.items() if name.startswith("chosen: "))
+    times = chosen["tokens"] / one["tokens_of_the_other"]
+    told = " ".join(README.split("## What it brings")[1].split("## ")[0].split())
+
+    assert f"On the {chosen['problems']} sums here" in told
+    assert f"by {one['difference_points']:.0f} points for {times:.0f} times the tokens" in told
+    assert (one["verdict"], same["verdict"]) == ("better", "not distinguishable")
