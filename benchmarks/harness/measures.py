@@ -20,7 +20,7 @@ from ttc.benchmarks.harness.config import Cell, Config
 from ttc.benchmarks.harness.results import Result
 from ttc.benchmarks.metrics import Interval, bootstrap
 
-__all__ = ["BIN", "RESOURCES", "Calibration", "CellMeasures", "calibration", "measures"]
+__all__ = ["BIN", "RESOURCES", "Calibration", "CellMeasures", "calibration", "measures", "natural"]
 
 RESOURCES = ("tokens", "flops", "seconds", "cost_usd")
 """What accuracies are compared at."""
@@ -181,7 +181,7 @@ class _Sum:
 
     def measured(self, cell: Cell, size: int, seed: int) -> CellMeasures:
         """What all of them came to."""
-        problems = tuple(sorted(self._values, key=_natural))
+        problems = tuple(sorted(self._values, key=natural))
         values = tuple(fmean(self._values[problem]) for problem in problems)
         counts, graded = self._counts, self._graded
         num = graded[True] + graded[False]
@@ -277,7 +277,7 @@ def _ratio(pairs: Sequence[tuple[float, float]]) -> float | None:
     return sum(part for part, _ in pairs) / whole if whole else None
 
 
-def _natural(text: str) -> tuple[int, str, str]:
+def natural(text: str) -> tuple[int, str, str]:
     """Sorts numbers in names by their value, as far as they stand alone."""
     digits = text.rpartition("-")[2].rpartition("/")[2]
     return (len(digits), digits, text) if digits.isdecimal() else (99, text, "")

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
 
+from ttc.benchmarks.harness.measures import natural
 from ttc.benchmarks.harness.samples import Samples
 from ttc.benchmarks.metrics import (
     Interval,
@@ -72,13 +73,13 @@ def selection(samples: Iterable[Samples], seed: int, *, model: str, source: str)
     """What samples come to, one for each task, with k in powers of two.
 
     Args:
-        samples: of problems of any tasks.
+        samples: of problems of any tasks, in any order.
         seed: of the bootstrap, and of subsets that are drawn.
         model: whose they are.
         source: where they are from.
     """
     tasks: dict[str, list[Samples]] = {}
-    for problem in samples:
+    for problem in sorted(samples, key=lambda one: (one.task, natural(one.problem))):
         tasks.setdefault(problem.task, []).append(problem)
     found = []
     for task, problems in tasks.items():

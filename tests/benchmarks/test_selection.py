@@ -101,6 +101,14 @@ def test_tasks_are_told_apart_and_one_sample_tells_nothing() -> None:
     assert (found.task, found.num_problems, found.num_samples) == ("t", 1, 2)
 
 
+def test_the_order_in_which_problems_were_graded_changes_nothing() -> None:
+    """It depends on timing, and a kill changes it; intervals would differ."""
+    rights = ("11", "10", "00")
+    many = [_problem(str(place), rights[place % 3], (1.0, 0.5)) for place in range(11)]
+    (found,) = selection(many, 0, model="m", source="s")
+    assert selection(many[::-1], 0, model="m", source="s") == [found]
+
+
 def _pool(path: Path) -> Path:
     made = []
     for problem in sums(4).problems:
