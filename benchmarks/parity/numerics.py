@@ -11,68 +11,25 @@ fp32 is several times slower than the others.
 
 from __future__ import annotations
 
-import argparse
-import json
-import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from statistics import fmean
 from typing import get_args
 
-from ttc.benchmarks.data import Asking
-from ttc.benchmarks.harness.results import Result, read_results
-from ttc.benchmarks.harness.run import Evaluation, Load, Options
-from ttc.benchmarks.harness.setup import Asked, set_up
+from ttc.benchmarks.harness.results import Result
 from ttc.benchmarks.harness.verdicts import said
 from ttc.benchmarks.metrics import bootstrap, detectable_difference, holm, paired_bootstrap
-from ttc.benchmarks.results import Value, write_result
+from ttc.benchmarks.parity.greedy import asked_by, greedy_results, parser_of, text_of, told
+from ttc.benchmarks.results import Value
+from ttc.cli.engines import engine_of
+from ttc.cli.terminal import Fault
 from ttc.config import Arithmetic
-from ttc.errors import RecordError, TTCError
-from ttc.ports import Engine
-from ttc.registry import load_engine
-from ttc.types import Budget
+from ttc.errors import TTCError
 
-__all__ = ["ARITHMETICS", "compared", "greedy_results", "loader", "main", "text_of"]
+__all__ = ["ARITHMETICS", "compared", "main"]
 
 ARITHMETICS: tuple[Arithmetic, ...] = ("fp32", "int8", "file")
 """The first is what others are compared with."""
-
-
-def greedy_results(
-    asked: Asked, folder: Path, load: Load, concurrency: int = 64
-) -> dict[str, Result]:
-    """The greedy answer of each problem, by its id, from a folder that any kill leaves whole.
-
-    Raises:
-        RecordError: a problem failed.
-    """
-    made = set_up(asked)
-    options = Options(load=load, concurrency=concurrency)
-    Evaluation(made.config, made.tasks, folder, options=options).run()
-    found = {result.problem: result for result in read_results(folder, texts=True)}
-    bad = next((r for r in found.values() if r.error is not None), None)
-    if bad is not None:
-        raise RecordError(f"{bad.problem} failed: {bad.error}; the same command runs it again")
-    return {p.id: found[p.id] for task in made.tasks.values() for p in task.problems}
-
-
-def text_of(result: Result) -> str:
-    """What was written, whether or not an answer was found in it."""
-    return next((c.text for c in result.candidates if c.text is not None), result.text or "")
-
-
-@contextmanager
-def loader(arithmetic: Arithmetic, model: str) -> Iterator[Engine]:
-    """The engine of a local model with an arithmetic."""
-    engine = load_engine(model, arithmetic=arithmetic)
-    try:
-        yield engine
-    finally:
-        close = getattr(engine, "close", None)
-        if callable(close):
-            close()
 
 
 def compared(found: Mapping[str, Mapping[str, Result]], seed: int) -> list[dict[str, Value]]:
@@ -127,43 +84,24 @@ def compared(found: Mapping[str, Mapping[str, Result]], seed: int) -> list[dict[
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Runs, tells, and writes the figures where it is asked to."""
-    parser = argparse.ArgumentParser(description="Greedy answers by arithmetic.")
-    parser.add_argument("task", help="as ttc eval names it")
-    parser.add_argument("--model", required=True)
-    parser.add_argument("--data", type=Path, action="append", default=[], help="data sets")
-    parser.add_argument("--limit", type=int, help="problems")
-    parser.add_argument("--max-tokens", type=int, default=400)
+    parser = parser_of("Greedy answers by arithmetic.")
     parser.add_argument(
         "--arithmetics", default=",".join(ARITHMETICS), help="the first is the base"
     )
-    parser.add_argument("--work", type=Path, required=True, help="where results are kept")
-    parser.add_argument("--json", type=Path, help="write the figures to this file")
     options = parser.parse_args(arguments)
     names = options.arithmetics.split(",")
     if len(names) < 2 or not set(names) <= set(get_args(Arithmetic)):
         raise SystemExit(f"--arithmetics: name two or more of {', '.join(get_args(Arithmetic))}")
-    asked = Asked(
-        tasks=(options.task,),
-        strategies=(f"greedy: greedy(max_tokens={options.max_tokens})",),
-        budgets=(Budget(),),
-        models=(options.model,),
-        comparisons=(),
-        asking=Asking(limit=options.limit, folders=tuple(options.data)),
-    )
     try:
         found = {
-            name: greedy_results(asked, options.work / name, partial(loader, name))
+            name: greedy_results(
+                asked_by(options), options.work / name, partial(engine_of, arithmetic=name)
+            )
             for name in names
         }
-    except TTCError as error:
+    except (TTCError, Fault) as error:
         raise SystemExit(str(error)) from None
-    rows = compared(found, 0)
-    for row in rows:
-        sys.stdout.write(json.dumps({"model": options.model, **row}) + "\n")
-    if options.json is not None:
-        command = ["python", "-m", "ttc.benchmarks.parity.numerics", *(arguments or sys.argv[1:])]
-        told = [{"model": options.model, "task": options.task, **row} for row in rows]
-        write_result(options.json, command=command, rows=told, seed=0)
+    told(compared(found, 0), options, "numerics", arguments)
 
 
 if __name__ == "__main__":

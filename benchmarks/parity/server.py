@@ -12,7 +12,6 @@ score differs, the problem is listed with what each has read.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import subprocess
@@ -25,16 +24,14 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from ttc.benchmarks.data import Asking, task_named
+from ttc.benchmarks.data import task_named
 from ttc.benchmarks.harness.results import Result
-from ttc.benchmarks.harness.setup import Asked
-from ttc.benchmarks.parity.numerics import greedy_results, text_of
-from ttc.benchmarks.results import Value, write_result
+from ttc.benchmarks.parity.greedy import asked_by, greedy_results, parser_of, text_of, told
+from ttc.benchmarks.results import Value
 from ttc.benchmarks.tasks import Task
 from ttc.errors import RecordError, TTCError
 from ttc.ports import Engine
 from ttc.registry import load_engine
-from ttc.types import Budget
 
 __all__ = ["FILTERS", "by_the_harness", "main", "rows"]
 
@@ -128,40 +125,19 @@ def _environment(folder: Path) -> Path:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Runs both, tells, and writes the figures where it is asked to."""
-    parser = argparse.ArgumentParser(description="lm-evaluation-harness on ttc's server.")
-    parser.add_argument("task", help="as ttc eval names it; its answers are numbers")
-    parser.add_argument("--model", required=True)
-    parser.add_argument("--data", type=Path, action="append", default=[], help="data sets")
-    parser.add_argument("--limit", type=int, help="problems")
-    parser.add_argument("--max-tokens", type=int, default=400)
-    parser.add_argument("--work", type=Path, required=True, help="where results are kept")
+    parser = parser_of("lm-evaluation-harness on ttc's server.")
     parser.add_argument("--lm-eval", type=Path, help="a Python that has it")
-    parser.add_argument("--json", type=Path, help="write the figures to this file")
     options = parser.parse_args(arguments)
-    asking = Asking(limit=options.limit, folders=tuple(options.data))
-    asked = Asked(
-        tasks=(options.task,),
-        strategies=(f"greedy: greedy(max_tokens={options.max_tokens})",),
-        budgets=(Budget(),),
-        models=(options.model,),
-        comparisons=(),
-        asking=asking,
-    )
+    asked = asked_by(options)
     try:
         python = options.lm_eval or _environment(options.work)
-        task, engine = task_named(options.task, asking), load_engine(options.model)
+        task, engine = task_named(options.task, asked.asking), load_engine(options.model)
         ours = greedy_results(asked, options.work / "eval", lambda _: nullcontext(engine))
         task = task.only(tuple(item for item in task.items if item.problem.id in ours))
         theirs = by_the_harness(engine, task, options.work, python, options.max_tokens)
     except TTCError as error:
         raise SystemExit(str(error)) from None
-    made = rows(ours, theirs)
-    for row in made:
-        sys.stdout.write(json.dumps(row, ensure_ascii=False) + "\n")
-    if options.json is not None:
-        command = ["python", "-m", "ttc.benchmarks.parity.server", *(arguments or sys.argv[1:])]
-        told = [{"model": options.model, "task": options.task, **row} for row in made]
-        write_result(options.json, command=command, rows=told, seed=0)
+    told(rows(ours, theirs), options, "server", arguments)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,8 @@ from ttc.benchmarks.harness.results import Result
 from ttc.benchmarks.harness.setup import Asked
 from ttc.benchmarks.hidden_tests import HiddenTests, human_eval_solved
 from ttc.benchmarks.parity.grader import judged, rows
-from ttc.benchmarks.parity.numerics import compared, greedy_results
+from ttc.benchmarks.parity.greedy import greedy_results
+from ttc.benchmarks.parity.numerics import compared
 from ttc.benchmarks.parity.server import by_the_harness
 from ttc.benchmarks.parity.server import rows as server_rows
 from ttc.benchmarks.tasks import Task
