@@ -90,8 +90,6 @@ class OpenAIServer:
         self.behaviour = behaviour or Behaviour()
         self.asked: list[Asked] = []
         """Requests for texts, in order of arrival."""
-        self.billed = 0
-        """Output tokens of everything that it has worked on."""
         self.generations = 0
         """Texts that it has worked on."""
         self.prefilled = 0
@@ -106,6 +104,7 @@ class OpenAIServer:
         self._latency, self._deduplicates = latency, deduplicates
         self._tokens = tokens
         self._works: dict[str, str] = {}
+        self._wires: list[Wire] = []
         self._cache: set[tuple[str, ...]] = set()
         self._loop = asyncio.new_event_loop()
         self._ready, self._is_idle = threading.Event(), threading.Event()
@@ -117,6 +116,11 @@ class OpenAIServer:
     def url(self) -> str:
         """Its base URL."""
         return f"http://127.0.0.1:{self._port}/v1"
+
+    @property
+    def billed(self) -> int:
+        """Output tokens of everything that it has worked on, each counted before it is sent."""
+        return sum(wire.told for wire in self._wires)
 
     def join(self, seconds: float = 20.0) -> bool:
         """Waits until it works on nothing; whether it came to that in time."""
@@ -190,13 +194,11 @@ class OpenAIServer:
         if refusal := self._refusal(asked.body):
             return await _whole(writer, 400, {"error": {"message": refusal}})
         wire = Wire(self.behaviour, asked.body, self._texts(asked), self._read(asked.body))
-        try:
-            await asyncio.sleep(self._latency + fault.hang)
-            if not (asked.body.get("stream") and self.behaviour.streams):
-                return await _whole(writer, 200, wire.whole())
-            return await self._streamed(wire, fault, writer, reader)
-        finally:
-            self.billed += wire.told
+        self._wires.append(wire)
+        await asyncio.sleep(self._latency + fault.hang)
+        if not (asked.body.get("stream") and self.behaviour.streams):
+            return await _whole(writer, 200, wire.whole())
+        return await self._streamed(wire, fault, writer, reader)
 
     def _refusal(self, body: Mapping[str, Any]) -> str | None:
         if self._tokens is None and isinstance(body.get("prompt"), list):

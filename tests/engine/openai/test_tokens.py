@@ -43,6 +43,7 @@ def served(monkeypatch: pytest.MonkeyPatch, tokens: TextTokens) -> Connect:
         does = Behaviour(**{"tells_tokens": "token_ids", **behaviour})
         with OpenAIServer(said, behaviour=does, **{"tokens": tokens, **(server or {})}) as there:
             engine = connect(Service(model="fake", urls=(there.url,), tokenizer="."))
+            assert there.join()  # what the probe asked and left
             there.asked.clear()
             yield engine, there
             engine.close()
