@@ -59,10 +59,20 @@ def post(loop: asyncio.AbstractEventLoop, callback: Callable[[T], object], value
 
     What comes after the loop's end is dropped.
     """
+    _put(_box(loop), loop, callback, value)
+
+
+def _box(loop: asyncio.AbstractEventLoop) -> _Postbox:
     box = _boxes.get(loop)
     if box is None:
         with _making:
             box = _boxes.setdefault(loop, _Postbox())
+    return box
+
+
+def _put(
+    box: _Postbox, loop: asyncio.AbstractEventLoop, callback: Callable[[T], object], value: T
+) -> None:
     try:
         box.put(loop, callback, value)
     except RuntimeError:
@@ -76,8 +86,8 @@ class Posting(Generic[T]):
     """So an engine may call it on its own thread, in the middle of a step."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, callback: Callable[[T], object]) -> None:
-        self._loop, self._callback = loop, callback
+        self._loop, self._callback, self._box = loop, callback, _box(loop)
 
     def __call__(self, value: T) -> None:
         """Posts a value."""
-        post(self._loop, self._callback, value)
+        _put(self._box, self._loop, self._callback, value)

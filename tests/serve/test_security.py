@@ -240,3 +240,30 @@ def test_logs_hold_no_text(served: Served, caplog: pytest.LogCaptureFixture) -> 
     assert own
     assert not any(secret_words in message for message in own)
     assert not any("answer is" in message for message in own)
+
+
+@pytest.mark.parametrize("lines", [b"x" * 400_000, b"x: y\r\n" * 60_000], ids=["one", "many"])
+def test_a_head_without_an_end_is_hung_up_on(served: Served, lines: bytes) -> None:
+    host, port = served.root.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=30) as connection:
+        try:
+            connection.sendall(b"GET /health HTTP/1.1\r\n" + lines)
+            answer = connection.recv(1_000)
+        except ConnectionError:  # it hung up before all was sent
+            answer = b""
+
+    assert answer == b""
+    assert served.http.get(f"{served.root}/health").status_code == 200
+
+
+def test_a_long_body_is_no_long_head(served: Served) -> None:
+    """Pieces of a body that come by themselves count as none of its head."""
+    content = b'{"messages": [], "model": "' + b"x" * 300_000 + b'"}'
+
+    reply = served.http.post(
+        f"{served.url}/chat/completions",
+        content=(content[at : at + 5_000] for at in range(0, len(content), 5_000)),
+        headers={"content-type": "application/json"},
+    )
+
+    assert reply.status_code == 400

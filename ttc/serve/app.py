@@ -153,9 +153,9 @@ class App:
 
     async def _generate(self, request: Request, read: Read) -> Any:
         key = self._key(request)
-        body = await read_json(request, self._settings.max_body_bytes)
+        body, size = await read_json(request, self._settings.max_body_bytes)
         ask = read(body, self._settings)
-        job = await self.service.accept(key, ask)
+        job = await self.service.accept(key, ask, size)
         model = body["model"]
         if ask.stream:
             return Frames(self.service, job, model, lambda *end: self._streamed(job, *end))

@@ -12,9 +12,10 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from ttc.serve.refusal import Refusal
 from ttc.serve.watching import ClientGone
 
-__all__ = ["Door", "host_of", "read_json"]
+__all__ = ["Door", "direct", "host_of", "read_json"]
 
 _BODY_S = 30.0
+_SEND = "ttc.send"
 
 
 class Door:
@@ -40,7 +41,14 @@ class Door:
                 )
                 await refusal.response()(scope, receive, send)
                 return
+        scope[_SEND] = send
         await self._app(scope, receive, send)
+
+
+def direct(scope: Scope, send: Send) -> Send:
+    """What sends past the layers behind the door, which only watch how a response begins."""
+    given: Send = scope.get(_SEND, send)
+    return given
 
 
 def host_of(header: str) -> str:
@@ -51,8 +59,8 @@ def host_of(header: str) -> str:
     return name.partition(":")[0]
 
 
-async def read_json(request: Request, most: int) -> Any:
-    """The JSON value of a request's body.
+async def read_json(request: Request, most: int) -> tuple[Any, int]:
+    """The JSON value of a request's body, and how many bytes it has.
 
     Raises:
         Refusal: it is none, or too large, or too slow.
@@ -76,7 +84,7 @@ async def read_json(request: Request, most: int) -> Any:
     except ClientDisconnect:
         raise ClientGone from None
     try:
-        return orjson.loads(body)
+        return orjson.loads(body), len(body)
     except orjson.JSONDecodeError as error:
         raise Refusal(400, f"the body is no JSON: {error}", code="invalid_json") from None
 

@@ -16,6 +16,7 @@ from typing import Any
 import orjson
 from starlette.types import Receive, Scope, Send
 
+from ttc.serve.door import direct
 from ttc.serve.job import Job
 from ttc.serve.news import News
 from ttc.serve.refusal import Refusal, refusal_of
@@ -85,7 +86,9 @@ class Frames:
         choices: list[Choice] = []
         fault: Exception | None = None
         try:
-            choices = await self._serve(work, gone, scope, receive, send)
+            # A task of its own: a piece wakes this alone, and not every layer that awaits it.
+            served = asyncio.ensure_future(self._serve(work, gone, scope, receive, send))
+            choices = await served
         except (Refusal, ClientGone) as error:
             fault = error
         except OSError:  # the connection broke while something was sent
@@ -116,12 +119,16 @@ class Frames:
             await refusal.response()(scope, receive, send)
             raise refusal from refusal.__cause__
         await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
+        send = direct(scope, send)
         try:
             await self._send(send, _COMMENT)
             while not work.done():
-                is_silent = await self._wait(gone)
-                for telling in self._tellings if self._job.ask.logprobs else ():
-                    await telling.expect()
+                is_silent = await self._news.wait()
+                if gone.done():
+                    raise ClientGone
+                if self._job.ask.logprobs:
+                    for telling in self._tellings:
+                        await telling.expect()
                 await self._send(send, self._drained() or (_COMMENT if is_silent else b""))
             choices = await choices_of(self._job, work.result())
             await self._send(send, self._drained() + self._ending(choices))
@@ -156,13 +163,6 @@ class Frames:
             raise ClientGone
         if work.done() and not self._job.has_begun.is_set():
             work.result()
-
-    async def _wait(self, gone: asyncio.Task[None]) -> bool:
-        """Waits for news, as long as silence is allowed; whether there was silence."""
-        is_silent = await self._news.wait()
-        if gone.done():
-            raise ClientGone
-        return is_silent
 
     async def _send(self, send: Send, body: bytes) -> None:
         if body:
@@ -200,13 +200,12 @@ class Frames:
             while self._pieces and self._pieces[0][0] == index:
                 _, more_thought, more_answer = self._pieces.popleft()
                 thought, answer = thought + more_thought, answer + more_answer
-            frames.append(self._said(index, thought, answer, self._due(index, answer)))
+            due = None if self._job.ask.logprobs is None else self._due(index, answer)
+            frames.append(self._said(index, thought, answer, due))
         return b"".join(frames)
 
     def _due(self, index: int, answer: str) -> dict[str, Any] | None:
         """What is told of the tokens that an answer's next characters bring to their end."""
-        if self._job.ask.logprobs is None:
-            return None
         told = self._told[index]
         told.num_chars += len(answer)
         tokens = self._tellings[index].due(told.num_chars)

@@ -13,6 +13,7 @@ from types import FrameType
 import uvicorn
 
 from ttc.serve.app import App
+from ttc.serve.wire import Wire
 
 __all__ = ["Server", "background"]
 
@@ -33,6 +34,7 @@ class Server(uvicorn.Server):
                 app,
                 host=host,
                 port=port,
+                http=Wire,
                 log_config=None,
                 access_log=False,
                 server_header=False,

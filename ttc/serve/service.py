@@ -36,6 +36,8 @@ __all__ = ["Service"]
 
 _NAMES = tuple(f.name for f in fields(Budget))
 _RETRY_S = 5
+_SHORT = 4_000
+"""Bytes of a request that is read before a thread would be awake."""
 
 
 class Service:
@@ -70,8 +72,13 @@ class Service:
         for engine in self.models.values():
             self._check_prices(self.settings.request_budget, {"policy": engine, **self.roles})
 
-    async def accept(self, key: Key, ask: Ask) -> Job:
+    async def accept(self, key: Key, ask: Ask, size: int | None = None) -> Job:
         """Binds a request to a strategy, engines and a budget, and reserves that.
+
+        Args:
+            key: who asks.
+            ask: what for.
+            size: its bytes.
 
         Raises:
             Refusal: why it is not served.
@@ -84,8 +91,12 @@ class Service:
                 headers={"Retry-After": str(_RETRY_S)},
             )
         began = time.monotonic()
-        # A stranger's text and prompt may take long to read, as far as their sizes let them.
-        job, most = await asyncio.to_thread(self._bind, key, ask, began)
+        # A strategy, a grammar or a long prompt may take long, as far as their sizes let them.
+        is_plain = not (ask.spec or self.settings.strategy or ask.constraint or ask.tools)
+        if is_plain and size is not None and size <= _SHORT:
+            job, most = self._bind(key, ask, began)
+        else:
+            job, most = await asyncio.to_thread(self._bind, key, ask, began)
         job.reservation = self.ledger.reserve(key, most)
         self.jobs.add(job)
         return job

@@ -25,6 +25,8 @@ class Thoughts:
 
     def feed(self, piece: str) -> tuple[str, str]:
         """What a piece adds to the thought, and to the answer."""
+        if self._state == "answer":
+            return "", piece
         self._held += piece
         thought = answer = ""
         if self._state == "start":
