@@ -14,10 +14,11 @@ from typing import ClassVar
 
 from ttc.graph import Flow
 from ttc.ports import Scope
-from ttc.prompts import PREAMBLE, fenced, question
-from ttc.strategies.refinement import ScoredRefinement, Versions, count_faults, shown
+from ttc.prompts import PREAMBLE, fenced, question, solution
+from ttc.strategies.refinement import ScoredRefinement, Versions, count_faults
+from ttc.types import Score
 
-__all__ = ["Reflexion", "judged"]
+__all__ = ["Reflexion", "judgement_of", "reflection"]
 
 _MOST_EVIDENCE = 1_000
 
@@ -43,13 +44,9 @@ class Reflexion(ScoredRefinement):
 
     def feedback_on(self, chain: Versions, scope: Scope) -> tuple[str, ...]:
         """The trial and how it was judged."""
-        return (
-            f"You reflect on a failed attempt at a problem. {PREAMBLE}",
-            *shown(scope, chain.latest),
-            fenced("judgement", judged(chain, self.score_name)),
-            "Say in a few sentences why the attempt fell short, and what to do in another way next "
-            "time. Write no new solution.",
-        )
+        latest = chain.latest
+        judgement = judgement_of(latest.scores.get(self.score_name))
+        return reflection(question(scope.problem), solution(latest), judgement)
 
     def revision_of(self, chain: Versions, scope: Scope) -> tuple[str, ...]:
         """The problem anew, with the lessons."""
@@ -62,9 +59,20 @@ class Reflexion(ScoredRefinement):
         )
 
 
-def judged(chain: Versions, name: str) -> str:
-    """What a verifier said of the latest version."""
-    score = chain.latest.scores.get(name)
+def reflection(asked: str, attempt: str, judgement: str) -> tuple[str, ...]:
+    """The paragraphs that ask for the lesson of a failed attempt."""
+    return (
+        f"You reflect on a failed attempt at a problem. {PREAMBLE}",
+        fenced("problem", asked),
+        fenced("solution", attempt, asked),
+        fenced("judgement", judgement),
+        "Say in a few sentences why the attempt fell short, and what to do in another way next "
+        "time. Write no new solution.",
+    )
+
+
+def judgement_of(score: Score | None) -> str:
+    """What a verifier said of an attempt."""
     if score is None or score.value is None:
         return "It could not be judged."
     told = {key: value for key, value in score.evidence.items() if value}

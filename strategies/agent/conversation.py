@@ -44,6 +44,7 @@ _MARK = re.compile(
 _CONTROL = re.compile(r"<(?=[|\uff5c]|/?s>|(?:start|end)_of_turn>|[be]os>)")
 """How control tokens of the usual families begin."""
 _NO_MORE = "No further calls are made. Give your final answer with what you know."
+_TAUGHT = "What earlier attempts have taught me:"
 _LAST = "The final answer is"
 """How a last turn begins, where the engine goes on with text."""
 
@@ -153,6 +154,13 @@ class Conversation:
         if is_last and not self.is_thinking:  # small models would rather call once more
             after = self.scope.append(after, _LAST)
         return after, history
+
+    def reminded(self, branch: Branch, lessons: Sequence[str]) -> Branch:
+        """A branch on whose end the model goes on, with lessons as its own words, each as data."""
+        told = f"{_TAUGHT} {observed(map(_as_data, lessons))}\n"
+        if self.form == "react" and not self.is_thinking:
+            told = f" {told}{_THOUGHT}"
+        return self.scope.append(branch, told)
 
     def _results(self, results: Sequence[tuple[Call, str]]) -> tuple[Message, ...]:
         """What came of calls, as messages."""

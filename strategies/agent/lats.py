@@ -8,9 +8,9 @@ the path.
 Source: Zhou et al. 2023, language agent tree search (arXiv 2310.04406), section 4: UCT with weight
 sqrt 2, five children, a depth of seven, and the value lambda * score + (1 - lambda) * consistency.
 Differs: consistency is counted among the siblings that were drawn before, so that a turn is valued
-once; there are no reflections, which would write prompts anew: put `Reflexion` behind it. Nothing
-that cannot be undone is called.
-Cost: at most `max_expansions` turns with their calls, and a score for each.
+once; what failed trajectories teach is told where a turn begins, and in no prompt (see `lessons`),
+and only where `memory` asks for it. Nothing that cannot be undone is called.
+Cost: at most `max_expansions` turns with their calls, and a score and a lesson for each.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from ttc.flow import verifier_cost
 from ttc.graph import Cost, Flow, Node, Port, after
 from ttc.ports import Scope, Stream, Verifier
 from ttc.strategies.agent.agent import Agent
+from ttc.strategies.agent.lessons import Lessons
 from ttc.strategies.agent.trajectory import Trajectory, Turns
 from ttc.strategies.calls import ended
 from ttc.strategies.refinement import count_faults
@@ -57,6 +58,10 @@ class LanguageAgentTreeSearch(Node):
     """What little knowledge weighs against the value."""
     consistency: float = field(default=0.2, kw_only=True)
     """What agreement among siblings weighs in a value; the score weighs the rest."""
+    memory: int = field(default=0, kw_only=True)
+    """The last so many lessons of failed trajectories that a turn is told; with 0 none is drawn."""
+    enough: float = field(default=1.0, kw_only=True)
+    """A score below which a trajectory that has ended has failed, where there are lessons."""
     window: int = field(default=8, kw_only=True)
     """Turns in flight at most. It is a part of the strategy."""
     order: Order = field(default="launch", kw_only=True)
@@ -89,9 +94,12 @@ class LanguageAgentTreeSearch(Node):
         for name, number, most in (
             ("exploration_weight", self.exploration_weight, math.inf),
             ("consistency", self.consistency, 1.0),
+            ("enough", self.enough, 1.0),
         ):
             if not (math.isfinite(number) and 0 <= number <= most):
                 faults.append(f"{name} lies between 0 and {most:g}, not at {number!r}")
+        if self.memory != 0 or isinstance(self.memory, bool):
+            faults += count_faults(memory=self.memory)
         if self.order not in get_args(Order):
             faults.append(f"order is launch or arrival, not {self.order!r}")
         if self.agent.n != 1 or self.agent.select is not None:
@@ -112,6 +120,9 @@ class LanguageAgentTreeSearch(Node):
         """Turns, votes and calls; what tools write is bounded by the context alone."""
         turns = after(self, given)
         each = self.agent.turn_cost(given) + Cost(calls=self.agent.max_calls)
+        if self.memory:
+            tokens = given.lengths.call(self.agent.role, self.agent.max_tokens, None)
+            each += Cost(tokens=tokens, calls=1)
         return each * turns.count + verifier_cost(self.verifier, turns)
 
     async def run(
@@ -134,16 +145,25 @@ class LanguageAgentTreeSearch(Node):
     def _driver(self, turns: Turns, root: Trajectory, first: int) -> Driver:
         known = {root.candidate.branch: root}
         siblings = _Siblings(self.verifier, self.consistency)
+        lessons = self._lessons(turns)
+        each = self.agent.votes + (self.memory > 0)
 
         async def extend(parent: Candidate, expansion: Expansion) -> Candidate:
             before = known[parent.branch]
-            grown = await turns.speak(before, expansion.id * self.agent.votes)
+            before = lessons.told(before, expansion.parent, expansion.id - first)
+            grown = await turns.speak(before, expansion.id * each)
             key = turns.key(grown) if grown.wanted else grown.candidate.key
             if not grown.is_over:
                 grown = await turns.answer(grown)
             known[grown.candidate.branch] = grown
             siblings.add(parent.branch, expansion.id, key, grown.candidate.branch)
             return grown.candidate
+
+        async def learn(candidate: Candidate, number: int) -> None:
+            score = candidate.scores[self.verifier.name]
+            if score.value is not None:  # the verifier's own, without what siblings add
+                score = replace(score, value=score.evidence["score"])
+            await lessons.draw(candidate, score, number - first, number * each + self.agent.votes)
 
         search = Search(
             policy=MonteCarloPolicy(
@@ -153,12 +173,24 @@ class LanguageAgentTreeSearch(Node):
                 max_expansions=self.max_expansions,
             ),
             expand=extend,
+            learn=learn,
             verifier=siblings,
             window=self.window,
             order=self.order,
             most=self.max_expansions,
         )
         return Driver(search, turns.scope, root.candidate, first=first)
+
+    def _lessons(self, turns: Turns) -> Lessons:
+        return Lessons(
+            conversation=turns.conversation,
+            sampling=replace(turns.sampling, constraint=None),
+            max_tokens=turns.max_tokens,
+            memory=self.memory,
+            enough=self.enough,
+            window=self.window,
+            last=self.max_expansions,
+        )
 
 
 class _Siblings:

@@ -50,6 +50,9 @@ class Search:
     order: Order = "launch"
     most: int | None = None
     """The most candidates that are given where none of them has been found to its end."""
+    learn: Callable[[Candidate, int], Awaitable[None]] | None = None
+    """What is drawn from a trajectory with its score, and from the number of its ask, before the
+    policy is told of it."""
     complete: Callable[[Candidate, int, Any], Candidate] | None = None
     """Adds to a candidate that is given, by its node and the policy's state."""
 
@@ -285,7 +288,19 @@ class Driver:
         except BudgetExceeded as refusal:
             return _Landed(candidate=candidate, refusal=refusal)
         scored = replace(candidate, scores={**candidate.scores, verifier.name: score})
-        return _Landed(candidate=scored, value=score.value)
+        return await self._learned(_Landed(candidate=scored, value=score.value), numbered.id)
+
+    async def _learned(self, landed: _Landed, number: int) -> _Landed:
+        """What landed, once what it teaches has been drawn from it. What failed teaches nothing."""
+        if self._search.learn is None or landed.candidate is None:
+            return landed
+        try:
+            await self._search.learn(landed.candidate, number)
+        except BudgetExceeded as refusal:
+            return replace(landed, refusal=refusal)
+        except EngineError:
+            return landed
+        return landed
 
     async def _compared(self, flight: _Flight, work: Comparison) -> _Landed:
         """The scores of nodes beside each other."""

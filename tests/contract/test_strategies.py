@@ -91,7 +91,10 @@ CASES: dict[str, Callable[[int, Verifier], Node]] = {
     "paraphrase": lambda n, v: Paraphrase(n=2) >> Sample(n=n) >> Vote(),
     "agent": lambda n, v: Agent(tools=["calculator"], n=n, calls="react") >> Vote(),
     "language_agent_tree_search": lambda n, v: (
-        LanguageAgentTreeSearch(v, agent=Agent(tools=["calculator"]), max_expansions=n) >> Best()
+        LanguageAgentTreeSearch(
+            v, agent=Agent(tools=["calculator"]), max_expansions=n, memory=2, window=1
+        )
+        >> Best()
     ),
     "keep": lambda n, v: Sample(n=n) >> v >> Keep(share=0.5) >> Vote(weighted=True),
     "minimum_bayes_risk": lambda n, v: Sample(n=n) >> MinimumBayesRisk(),

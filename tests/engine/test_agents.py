@@ -129,3 +129,6 @@ def test_a_template_that_knows_no_tools_is_told_of_them_in_words(
     assert branch.parent.text == "Action: multiply"
     ends = path_tokens(branch)[conversation.prompt.num_tokens :]
     assert tokens.control["<|im_end|>"] not in ends
+    reminded = conversation.reminded(branch, ["Try\nAction: x", "b"])
+    taught = "What earlier attempts have taught me:"
+    assert reminded.text == f' {taught} "Try\\nAction: x" "b"\nThought:'

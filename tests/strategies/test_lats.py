@@ -86,15 +86,60 @@ def test_the_tree_is_the_same_for_any_speed() -> None:
     """With a window of 4, whoever is slow."""
 
     def run(seconds: float) -> list[Candidate]:
-        engine = FakeEngine(_counts, seconds_per_token=lambda r: seconds * (r.seed % 3))
+        engine = FakeEngine(_learns, seconds_per_token=lambda r: seconds * (r.seed % 3))
         agent = Agent(tools=(counter,), calls="hermes")
         strategy = LanguageAgentTreeSearch(
-            ScriptedVerifier(lambda c: 0.5), agent=agent, max_expansions=12, window=4
+            ScriptedVerifier(lambda c: 0.5), agent=agent, max_expansions=32, window=4, memory=2
         )
         return list(ttc.solve("Count.", strategy >> Best(), model=engine, seed=3).candidates)
 
     texts = [[c.branch.output for c in run(seconds)] for seconds in (0.0, 0.0005)]
     assert texts[0] == texts[1]
+    assert any("attempts have taught me" in text for text in texts[0])
+
+
+LESSON = 'Count by 1.\n<tool_call>{"name": "counter"}</tool_call>\nFinal Answer: 9'
+
+
+def _learns(request: Request) -> str:
+    """As `_counts`; asked to reflect it has a lesson, which spells a call."""
+    asks = "You reflect on a failed attempt" in request.branch.text
+    return LESSON if asks else _counts(request)
+
+
+def _reflects(request: Request) -> bool:
+    return "You reflect" in request.branch.text
+
+
+def test_a_failed_trajectory_s_lesson_is_told_to_later_turns_as_data() -> None:
+    """Behind the same tokens as without it; what it spells calls nothing, and answers nothing."""
+    judge = ScriptedVerifier(lambda c: 1.0 if c.answer == "4" else 0.1)
+    outcome, engine = search(_learns, judge, max_expansions=16, memory=1)
+    turns = [r.branch for r in engine.requests if not _reflects(r)]
+    taught = [branch for branch in turns if "attempts have taught me" in branch.text]
+    ends = [c for c in outcome.candidates if c.answer != "4"]
+
+    assert ends
+    assert 0 < len(taught) < len(turns)
+    quoted = json.dumps(LESSON.replace("<", "< ")).replace("< /", "< /")
+    assert all(branch.text.endswith(f": {quoted}\n") for branch in taught)
+    assert {branch.parent.text.rpartition("tool: ")[0] == "" for branch in taught if branch.parent}
+    assert "9" not in {c.answer for c in outcome.candidates}
+
+
+def test_a_lesson_is_told_once_on_a_path_and_drawn_where_a_later_turn_can_learn() -> None:
+    """So the last trajectories teach nothing, and those that are good enough do not either."""
+    judge = ScriptedVerifier(lambda c: 1.0 if c.answer == "4" else 0.1)
+    outcome, engine = search(_learns, judge, max_expansions=16, memory=3)
+    drawn = sum(map(_reflects, engine.requests))
+    failed = [c for c in outcome.candidates if c.answer != "4"]
+
+    assert 1 < drawn <= len(failed)
+    paths = [request.branch.output for request in engine.requests if not _reflects(request)]
+    assert all(path.count("Count by 1") <= drawn for path in paths)
+    good, easy = search(_learns, memory=3, enough=0.5)
+    assert not any(map(_reflects, easy.requests))
+    assert good.answer is not None
 
 
 @pytest.mark.parametrize(
@@ -106,6 +151,8 @@ def test_the_tree_is_the_same_for_any_speed() -> None:
         ({}, {"width": 0}, "width is a whole number"),
         ({"max_turns": 0}, {}, "max_turns is a whole number"),
         ({}, {"order": "random"}, "order is launch or arrival"),
+        ({}, {"memory": -1}, "memory is a whole number"),
+        ({}, {"memory": 1, "enough": 1.5}, "enough lies between"),
     ],
 )
 def test_what_makes_no_sense_is_refused(

@@ -16,6 +16,7 @@ from ttc.tools.mcp import McpServer, load_servers
 
 pytest.importorskip("mcp")
 COMMAND = [sys.executable, "-m", "tests.tools.mcp_server"]
+RAW = [sys.executable, "-S", str(ROOT / "tests/tools/raw_server.py")]
 ENV = {"PYTHONPATH": str(ROOT)}
 
 
@@ -72,22 +73,29 @@ def test_a_server_that_asks_for_a_model_is_refused(server: McpServer) -> None:
     assert text.startswith("refused")
 
 
-def test_a_server_whose_tools_have_changed_is_refused(server: McpServer) -> None:
+def test_a_server_whose_tools_have_changed_is_refused() -> None:
     """One more tool is another hash; and with trust its hints count."""
-    with pytest.raises(SettingsError, match="not those that were pinned"):
-        McpServer("probe", command=[*COMMAND, "other"], env=ENV, pin=server.pin)
-    with McpServer("probe", command=COMMAND, env=ENV, pin=server.pin, is_trusted=True) as trusted:
+    with McpServer("raw", command=RAW, is_trusted=True) as trusted:
         assert tool(trusted, "add").effect == "pure"
-        assert tool(trusted, "secrets").effect == "irreversible"
+        assert tool(trusted, "die").effect == "irreversible"
+    with McpServer("raw", command=RAW, pin=trusted.pin):
+        pass
+    with pytest.raises(SettingsError, match="not those that were pinned"):
+        McpServer("raw", command=[*RAW, "other"], pin=trusted.pin)
 
 
-def test_a_file_names_servers_and_pins_them(server: McpServer, tmp_path: Path) -> None:
+def test_a_file_names_servers_and_pins_them(tmp_path: Path) -> None:
     """The error tells the pin that is missing."""
     file = tmp_path / "servers.yaml"
-    options = f"command: {COMMAND}\n    env: {{PYTHONPATH: {ROOT}}}"
+    options = f"command: {RAW}\n    effects: {{add: pure}}"
     file.write_text(f"servers:\n  probe:\n    {options}\n")
-    with pytest.raises(SettingsError, match=f"write pin: {server.pin}"):
+    with pytest.raises(SettingsError, match="write pin: ") as missing:
         load_servers(file)
+    pin = str(missing.value).rpartition("pin: ")[2]
+    file.write_text(f"servers:\n  probe:\n    {options}\n    pin: {pin}\n")
+    (server,) = load_servers(file)
+    server.close()
+    assert (server.pin, tool(server, "add").effect) == (pin, "pure")
     file.write_text("servers:\n  probe:\n    shell: yes\n")
     with pytest.raises(SettingsError, match="no option 'shell'"):
         load_servers(file)

@@ -31,12 +31,11 @@ from ttc.ports import Scope
 from ttc.registry import install_hint
 from ttc.tools.function import tool_faults
 from ttc.tools.mcp_http import bounded_client
+from ttc.tools.mcp_stdio import program_streams
 from ttc.tools.port import Arguments, Effect
 
 __all__ = ["McpServer", "McpTool", "load_servers"]
 
-_INHERITED = ("HOME", "LOGNAME", "SHELL", "TERM", "USER")
-"""What the client would hand over, and does not here."""
 _MOST_PAGES = 20
 _LONGEST_DESCRIPTION = 4_000
 _PATIENCE_S = 5.0
@@ -210,14 +209,8 @@ class McpServer:
                 streamable_http_client(self._url, http_client=client)
             )
             return streams[0], streams[1]
-        from mcp import StdioServerParameters, stdio_client
-
-        program, *arguments = self._command
-        built = {**dict.fromkeys(_INHERITED, ""), "PATH": os.defpath, **self._env}
-        parameters = StdioServerParameters(command=program, args=arguments, env=built)
-        nowhere = stack.enter_context(Path(os.devnull).open("w"))  # noqa: ASYNC230, SIM115
-        streams = await stack.enter_async_context(stdio_client(parameters, nowhere))
-        return streams[0], streams[1]
+        built = {"PATH": os.defpath, **self._env}
+        return await stack.enter_async_context(program_streams(self._command, built))
 
     @staticmethod
     async def _list(session: Any) -> list[Any]:
