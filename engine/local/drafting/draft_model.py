@@ -44,6 +44,7 @@ _MOST_PROMPT = 256  # rows of prompts in a step
 _FIRST = 4  # steps that draft before anything is known
 _WORTH_WAITING = 32  # tokens of a prompt that siblings read but once
 _REST = 128  # steps after which it looks whether it would pay again
+_SURE = 0.95  # what guesses may become; where that does not pay, there is no need to look
 _MARGIN = 1.1  # by how much drafting must be better than not: times of two models are estimates
 _OWN_NOISE = 0x5851F42D4C957F2D
 
@@ -135,30 +136,33 @@ class DraftModel:
         """For which calls to draft, and how far at most."""
         self._drafted += 1
         ordered = sorted(wishes, key=lambda wish: -wish.likely)
+        size, depth = self._best(ordered, [budget.usual(wish.likely) for wish in ordered], budget)
+        if size:
+            self._rested = 0
+            return ordered[:size], MOST_DRAFTS if self._drafted > _FIRST else depth
+        self._rested += 1
+        if self._rested < _REST and self._drafted > _FIRST:
+            return [], 0
+        self._rested = 0
+        readiest = sorted(ordered, key=lambda wish: self._unread(wish.call))
+        size, _ = self._best(readiest, [_SURE] * len(ordered), budget)
+        return readiest[: min(size, 1)], min(size, 1)
+
+    def _best(self, wishes: Seq[Wish], chances: Seq[float], budget: DraftBudget) -> tuple[int, int]:
+        """For how many of these calls to draft, and how far, if tokens have these chances."""
         best, found = _MARGIN * budget.num_calls / budget.plain_s, (0, 0)
-        sizes = {len(ordered) >> shift for shift in range(len(ordered).bit_length())}
-        for size in sorted(sizes):
-            calls = [wish.call for wish in ordered[:size]]
-            chances = [budget.usual(wish.likely) for wish in ordered[:size]]
+        for size in sorted({len(wishes) >> shift for shift in range(len(wishes).bit_length())}):
+            calls = [wish.call for wish in wishes[:size]]
             step_s, reading_s, gained = self._seconds(calls), None, 0.0
             for depth in range(1, MOST_DRAFTS + 1):
-                gained += sum(chance**depth for chance in chances)
+                gained += sum(chance**depth for chance in chances[:size])
                 tokens, seconds = budget.num_calls + gained, budget.seconds(size * depth)
                 seconds += depth * step_s
                 if tokens / seconds > best:  # what is left to read makes it no better
                     reading_s = self._reading_s(calls) if reading_s is None else reading_s
                     rate = tokens / (seconds + reading_s * (1 + gained / size))
                     best, found = max((best, found), (rate, (size, depth)))
-        size, depth = found
-        if size:
-            self._rested = 0
-            return ordered[:size], MOST_DRAFTS if self._drafted > _FIRST else depth
-        self._rested += 1
-        is_due = self._rested >= _REST or self._drafted <= _FIRST
-        if not is_due:
-            return [], 0
-        self._rested = 0
-        return sorted(ordered, key=lambda wish: self._unread(wish.call))[:1], 1
+        return found
 
     def _seconds(self, calls: Seq[Sequence]) -> float:
         """How long a step of one token of each takes."""
