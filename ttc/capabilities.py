@@ -41,6 +41,8 @@ class Capabilities:
     """The same request gives the same tokens, and costs nothing but time."""
     price: bool = False
     """The cost of work is known before it runs."""
+    speculation: str = ""
+    """Who drafts tokens for it and how they are accepted, as `ngram, coupled`; empty for nobody."""
 
     def has(self, name: str) -> bool:
         """Whether a capability is there; `logprobs>=20` asks for a number of them.
@@ -51,4 +53,5 @@ class Capabilities:
         name, _, least = name.partition(">=")
         if name not in {f.name for f in fields(self)} or (least and not least.isdecimal()):
             raise ValueError(f"no capability is called {name!r}")
-        return int(getattr(self, name)) >= int(least or 1)
+        value = getattr(self, name)
+        return int(bool(value) if isinstance(value, str) else value) >= int(least or 1)

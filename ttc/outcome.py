@@ -41,6 +41,9 @@ def outcome_of(run: Run, chosen: Sequence[Candidate], error: TTCError | None) ->
         seconds_by=MappingProxyType(run.seconds_by),
         seed=run.seed,
         numerics=MappingProxyType({role: e.numerics for role, e in run.engines.items()}),
+        speculation=MappingProxyType(
+            {role: how for role, e in run.engines.items() if (how := e.capabilities.speculation)}
+        ),
         prices=MappingProxyType(run.prices),
         oracle=run.oracle,
         error=error,

@@ -415,6 +415,8 @@ class Outcome:
     seed: int
     numerics: Mapping[str, str]
     """The engine and its arithmetic, by role."""
+    speculation: Mapping[str, str] = field(default_factory=dict, compare=False)
+    """Who drafted tokens for an engine and how they were accepted, by role, where anybody did."""
     prices: Mapping[str, Price] = field(default_factory=dict)
     """The dated prices that `usage.cost_usd` was reckoned by, by role."""
     oracle: bool = False

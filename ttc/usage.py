@@ -42,6 +42,8 @@ class Usage:
     """Physical: tokens that the engine generated."""
     recomputed_tokens: int | None = _physical(0)
     """Physical: tokens that the engine computed again, since it had thrown their state away."""
+    draft_tokens: int | None = _physical(0)
+    """Physical: drafted tokens that the model tried. Those that it accepted are output as well."""
     rejected_draft_tokens: int | None = _physical(0)
     """Physical: drafted tokens that the model did not accept. They are in no other count."""
     retried_tokens: int | None = _physical(0)
@@ -80,6 +82,7 @@ _NOTHING = _lines_of(Usage())
 UNMEASURED = Usage(
     cached_input_tokens=None,
     recomputed_tokens=None,
+    draft_tokens=None,
     rejected_draft_tokens=None,
     retried_tokens=None,
     flops=None,

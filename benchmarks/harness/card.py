@@ -1,4 +1,4 @@
-"""The card: with which weights, arithmetic, prompts, versions and machine results came about.
+"""The card: weights, arithmetic, drafting, prompts, versions and machine of results.
 
 Results of one folder share a model's numerics: where an engine computes otherwise than the results
 that are there, going on is refused, since both would be mixed.
@@ -95,6 +95,7 @@ def _engine(engine: Engine) -> dict[str, Any]:
         "name": Path(engine.name).name,
         "kind": f"{type(engine).__module__}.{type(engine).__qualname__}",
         "numerics": engine.numerics,
+        "speculation": engine.capabilities.speculation,
         "context": engine.context,
     }
 

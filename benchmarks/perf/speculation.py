@@ -1,26 +1,29 @@
 """Speculative decoding: time and acceptance of each drafter, beside plain decoding in one run.
 
-Run as `python benchmarks/perf/speculation.py [--target MODEL] [--draft MODEL] [--json PATH]`.
+Run as `python benchmarks/perf/speculation.py [--target MODEL] [--draft MODEL] [--json PATH]`; with
+`--sweep` it measures batches with drafters of known quality instead, see `speculation_sweep.py`.
 
 All engines are loaded once and take turns: every round of prompts runs on each, so that other load
 on the machine meets all alike. A ratio is the median over rounds of plain seconds by speculative
 seconds, of the same prompts with the same seeds. The bound is what constant acceptance would give
 at best: the greatest (1 - a^(k+1)) / (1 - a) / (c k + r(k)) over k, with the measured acceptance a,
 the draft model's step as a part of the model's, c, and r(k) the time of k + 1 rows by that of one.
-`--peers FOLDER` runs llama.cpp's own speculation out of a folder with its binaries.
+`--peers FOLDER` measures llama.cpp's own speculation on the same prompts, out of a folder with its
+server.
 """
 
 from __future__ import annotations
 
 import argparse
-import re
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+import speculation_peers
+from speculation_sweep import sweep
 
 from ttc.benchmarks.results import write_result
 from ttc.engine.local import LocalEngine
@@ -29,6 +32,7 @@ from ttc.engine.local import LocalEngine
 from ttc.engine.local.curve import Curve, Load
 from ttc.engine.local.drafting.draft_model import DraftModel
 from ttc.engine.local.hub.models import find
+from ttc.engine.local.path import path_tokens
 from ttc.ports import Request
 from ttc.types import Branch, Problem, Sampling
 
@@ -48,6 +52,7 @@ CODE = [
     "Write a Python function that parses a CSV line into fields, with quotes, and tests.",
 ]
 ACCEPTANCES = ("coupled", "maximal")
+CONTEXT = 200  # tokens, for which steps are predicted
 
 
 def engines(
@@ -107,11 +112,13 @@ def measure(options: argparse.Namespace) -> list[dict[str, Any]]:
     target = find(options.target)
     draft = find(options.draft) if options.draft else None
     loaded = engines(target, draft, options.kv_bytes, options.ways)
-    prompts = ({"maths": MATHS, "code": CODE}[options.texts] * options.prompts)[: options.prompts]
+    prompts = chosen(options)
     for engine in loaded.values():
         run(engine, "Count to ten.", 0, options)
     seconds: dict[str, list[float]] = {way: [] for way in loaded}
     before = {way: dict(vars(engine.counters)) for way, engine in loaded.items()}
+    models = {way: draft_model(engine) for way, engine in loaded.items()}
+    computed = {way: (m.steps, m.rows) if m else (0, 0) for way, m in models.items()}
     written: dict[str, list[Any]] = {way: [] for way in loaded}
     for seed, text in enumerate(prompts, 1):
         for way in sorted(loaded, key=lambda way: (hash_of(way, seed), way)):
@@ -123,7 +130,8 @@ def measure(options: argparse.Namespace) -> list[dict[str, Any]]:
         counted = {k: v - before[way][k] for k, v in vars(engine.counters).items()}
         if "coupled" in way:
             assert written[way] == written["plain"], f"{way}: drafts have changed a text"
-        rows.append(row(way, engine, counted, seconds, options))
+        rows.append(row(way, engine, counted, seconds, options) | drafted(engine, computed[way]))
+        print(rows[-1], flush=True)
     for engine in loaded.values():
         engine.close()
     return rows
@@ -163,40 +171,51 @@ def row(
         else:
             found["ratio"] = round(statistics.median(ratios), 3)
             found["ratio_of_sums"] = round(sum(seconds["plain"]) / sum(seconds[way]), 3)
-        speculation = engine._batch._speculation
-        drafter = speculation._drafter if speculation is not None else None
-        draft_curve = drafter._curve if isinstance(drafter, DraftModel) else None
         if alpha is not None and options.batch == 1:
-            found["bound"] = round(bound(alpha, engine._batch.curve, draft_curve, 200), 3)
-    print(found)
+            model = draft_model(engine)
+            curves = engine._batch.curve, model.curve if model is not None else None
+            found["bound"] = round(bound(alpha, *curves, CONTEXT), 3)
     return found
 
 
+def drafted(engine: LocalEngine, before: tuple[int, int]) -> dict[str, Any]:
+    """What a draft model has computed since, and how long its step takes by its curve."""
+    model = draft_model(engine)
+    if model is None:
+        return {}
+    steps, rows = model.steps - before[0], model.rows - before[1]
+    one = model.curve(Load(rows=1, draws=1, seen=CONTEXT))
+    return {"draft_steps": steps, "draft_rows": rows, "draft_step_ms": round(1e3 * one, 2)}
+
+
+def draft_model(engine: LocalEngine) -> DraftModel | None:
+    """What drafts, if it is a model."""
+    speculation = engine._batch._speculation
+    drafter = speculation._drafter if speculation is not None else None
+    return drafter if isinstance(drafter, DraftModel) else None
+
+
 def peers(folder: Path, options: argparse.Namespace) -> list[dict[str, Any]]:
-    """llama.cpp with and without speculation, by its own tools, at temperature 0."""
-    rows = []
-    target, draft = find(options.target), find(options.draft)
-    prompt = {"maths": MATHS, "code": CODE}[options.texts][0]
-    common = ["-m", str(target), "-p", prompt, "-n", str(options.tokens), "--temp", "0"]
-    for name, command in (
-        ("llama.cpp plain", ["llama-completion", *common, "-no-cnv"]),
-        ("llama.cpp speculative", ["llama-speculative-simple", *common, "-md", str(draft)]),
-    ):
-        done = subprocess.run(
-            [str(folder / command[0]), *command[1:]], capture_output=True, text=True, check=True
-        )
-        told = done.stdout + done.stderr
-        speed = re.search(r"(?:decoded|eval time).*?([\d.]+) (?:t/s|tokens per second)", told)
-        accept = re.search(r"accept\s*=\s*([\d.]+)", told)
-        rows.append(
-            {
-                "name": f"{options.target} {options.texts}: {name}",
-                "tokens_per_s": float(speed[1]) if speed else None,
-                "acceptance": float(accept[1]) / 100 if accept else None,
-            }
-        )
-        print(rows[-1])
+    """llama.cpp with and without speculation, greedily, one call after another."""
+    target = find(options.target)
+    engine = LocalEngine.load(target, kv_bytes=options.kv_bytes)
+    prompts = [path_tokens(engine.root(Problem.ask(text), "policy")) for text in chosen(options)]
+    engine.close()
+    draft = find(options.draft) if options.draft else None
+    rows: list[dict[str, Any]] = []
+    for way, how in speculation_peers.ways(draft, options.peer_lengths).items():
+        found = speculation_peers.written(folder, target, how, prompts, options.tokens)
+        found["name"] = f"{options.target} {options.texts} batch=1: llama.cpp {way}"
+        found["ratio"] = round(found["tokens_per_s"] / (rows or [found])[0]["tokens_per_s"], 3)
+        print(found, flush=True)
+        rows.append(found)
     return rows
+
+
+def chosen(options: argparse.Namespace) -> list[str]:
+    """The prompts."""
+    texts = {"maths": MATHS, "code": CODE}[options.texts]
+    return (texts * options.prompts)[: options.prompts]
 
 
 def main() -> None:
@@ -212,10 +231,22 @@ def main() -> None:
     parser.add_argument("--temperature", type=float, default=0.0)
     parser.add_argument("--top-p", type=float)
     parser.add_argument("--kv-bytes", type=int, default=256 << 20)
-    parser.add_argument("--peers", type=Path)
+    parser.add_argument("--peers", type=Path, help="the folder of llama.cpp's programs")
+    parser.add_argument("--peer-lengths", type=int, nargs="*", default=[3, 5])
+    parser.add_argument("--sweep", action="store_true")
+    parser.add_argument("--batches", type=int, nargs="*", default=[1, 4, 16, 64])
+    parser.add_argument("--pairs", type=int, default=3, help="of rounds of the sweep")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
-    rows = measure(options)
+    if options.sweep:
+        draft = find(options.draft) if options.draft else None
+
+        def ask(engine: LocalEngine, seed: int) -> Request:
+            return request(engine, MATHS[seed // 1000 % len(MATHS)], seed, options)
+
+        rows = sweep(find(options.target), draft, ask, options)
+    else:
+        rows = measure(options)
     if options.peers is not None:
         rows += peers(options.peers, options)
     if options.json is not None:

@@ -312,6 +312,7 @@ def _card(study: Study) -> str:
     for name, model in card.get("models", {}).items():
         for role, engine in model["engines"].items():
             told.append((f"{name}, {role}", f"{engine['kind']}; {engine['numerics']}"))
+            told.append((f"{name}, {role}: drafts", engine.get("speculation", "")))
     for name in ("machine", "versions", "run"):
         facts = card.get(name, {})
         told.append((name, ", ".join(f"{key} {value}" for key, value in facts.items())))

@@ -92,6 +92,7 @@ class LocalEngine:
             self._worker.close()
             raise
         self._tokens, self._template = source.tokens, source.template
+        self._speculation = "" if drafting is None else str(drafting)
         self._cutter = Cutter(source.tokens)
         self._grammars = Grammars(source.tokens)
         self.spell, self.vocab_size = source.tokens.bytes_of, source.tokens.size
@@ -190,6 +191,7 @@ class LocalEngine:
             grammar=has_grammars(),
             logit_bias=True,
             hidden_states=True,
+            speculation=self._speculation,
         )
 
     @property

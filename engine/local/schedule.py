@@ -349,6 +349,7 @@ class Schedule:
                 if count == 1 and start >= call.prompt_length:
                     work.num_decoding += 1 + len(drafts)
                 if drafts:  # until they come true
+                    call.drafts += len(drafts)
                     call.rejected_drafts += len(drafts)
                     work.num_drafts += len(drafts)
                     count += len(drafts)

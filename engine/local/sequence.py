@@ -63,8 +63,9 @@ class Sequence(Call):
         self._entropies: list[float] = []
         self._self_certainties: list[float] = []
         self._top_logprobs: list[array[float]] = []
-        self.rejected_drafts = 0
-        """Drafted tokens that were computed for it, but for those that came true. Guarded."""
+        self.drafts = self.rejected_drafts = 0
+        """Drafted tokens that were computed for it, and those of them that did not come true.
+        Guarded."""
         self._claim = threading.Lock()
         self._claimed = False
 
@@ -75,6 +76,7 @@ class Sequence(Call):
             input_tokens=self.prompt_length,
             cached_input_tokens=self.cached,
             recomputed_tokens=self.recomputed,
+            draft_tokens=self.drafts,
             rejected_draft_tokens=self.rejected_drafts,
             flops=self.flops,
             kv_byte_seconds=self.kv_byte_seconds,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -166,11 +167,14 @@ def test_other_arithmetic_is_refused_in_the_same_folder(tmp_path: Path) -> None:
         evaluation(tmp_path, sums(2), engine=other).run()
 
 
-def test_the_card_tells_numerics_batching_prompts_and_versions(tmp_path: Path) -> None:
-    evaluation(tmp_path, sums(2), concurrency=5).run()
+def test_the_card_tells_numerics_drafts_batching_prompts_and_versions(tmp_path: Path) -> None:
+    engine = FakeEngine(adder)
+    engine.capabilities = replace(engine.capabilities, speculation="tree, coupled")
+    evaluation(tmp_path, sums(2), concurrency=5, engine=engine).run()
     card = json.loads((tmp_path / "card.json").read_text(encoding="utf-8"))
     model = card["models"]["fake"]
     assert model["engines"]["policy"]["numerics"] == FakeEngine(adder).numerics
+    assert model["engines"]["policy"]["speculation"] == "tree, coupled"
     assert "What is 0 + 1?" in model["prompts"]["sums"]
     assert card["run"]["concurrency"] == 5
     assert {"machine", "versions", "commit"} <= set(card)

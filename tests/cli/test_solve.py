@@ -62,7 +62,7 @@ def test_json_is_one_object_with_everything(run_ttc: Cli) -> None:
 
     assert list(found) == [
         *("schema_version", "answer", "confidence", "text", "stopped_by", "seed", "usage"),
-        *("usage_by_role", "candidates", "timing_dependent", "numerics"),
+        *("usage_by_role", "candidates", "timing_dependent", "numerics", "speculation"),
     ]
     assert found["schema_version"] == 1
     assert (found["answer"], found["confidence"], found["seed"]) == ("391", 0.5, 5)

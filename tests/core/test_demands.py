@@ -178,6 +178,8 @@ def test_capabilities_that_are_numbers_are_compared() -> None:
     assert has.has("logprobs")
     assert has.has("logprobs>=5")
     assert not has.has("logprobs>=6")
+    assert not has.has("speculation")
+    assert Capabilities(speculation="ngram, coupled").has("speculation")
     with pytest.raises(ValueError, match="no capability is called 'logprob'"):
         has.has("logprob>=6")
     with pytest.raises(ValueError, match="no capability is called 'logprobs'"):

@@ -15,7 +15,7 @@ from ttc import Budget, EngineError, Outcome, Tail, Usage
 from ttc.strategies import Cascade, Sample, SelfConsistency, Vote, confidence
 from ttc.testing import FakeEngine, ManualClock
 
-WASTED = ("recomputed_tokens", "rejected_draft_tokens", "retried_tokens")
+WASTED = ("recomputed_tokens", "draft_tokens", "rejected_draft_tokens", "retried_tokens")
 GRAPH = (
     Sample(n=6, max_tokens=5, tail=Tail(cue=" The answer is", max_tokens=2))
     | Sample(n=4, max_tokens=9)
@@ -132,6 +132,16 @@ def test_waste_is_kept_in_the_journal(tmp_path: Path) -> None:
         n: getattr(first.usage, n) for n in WASTED
     }
     assert kept[-1]["usage"]["retried_tokens"] == first.usage.retried_tokens
+
+
+def test_an_outcome_its_journal_and_a_replay_tell_who_drafted(tmp_path: Path) -> None:
+    """It decides no result, so a run goes on whoever drafts."""
+    engine, path = Wasteful(talker()), tmp_path / "run"
+    engine.capabilities = replace(engine.capabilities, speculation="ngram, coupled")
+    first = run(engine, "sample(n=3) >> vote()", journal=path)
+
+    assert first.speculation == ttc.replay(path).speculation == {"policy": "ngram, coupled"}
+    assert run(Wasteful(talker()), "sample(n=3) >> vote()", journal=path).speculation == {}
 
 
 def test_a_call_that_failed_after_retries_is_charged_for_them() -> None:

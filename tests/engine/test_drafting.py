@@ -157,7 +157,7 @@ def test_no_set_is_chosen_that_the_curve_says_is_slower(calls: int, chance: floa
 
 
 def drafting(guess: Guess) -> Drafting:
-    return Drafting(make=lambda: Guesser(guess))
+    return Drafting(name="guesser", make=lambda: Guesser(guess))
 
 
 def test_a_drafter_that_is_always_wrong_is_soon_not_tried(load: MakeEngine, ask: Ask) -> None:
@@ -172,7 +172,7 @@ def test_a_drafter_that_is_always_wrong_is_soon_not_tried(load: MakeEngine, ask:
 
 def test_a_tree_drafts_from_calls_that_have_ended(load: MakeEngine, ask: Ask) -> None:
     """A second greedy call of one root writes what the first one wrote, in fewer steps."""
-    engine = load(drafting=Drafting(make=lambda: NgramDrafter("tree")))
+    engine = load(drafting=Drafting(name="guesser", make=lambda: NgramDrafter("tree")))
     steps = []
     for _ in range(2):
         before = engine.counters.steps
@@ -190,7 +190,7 @@ def by_model(weights: dict[str, torch.Tensor], acceptance: Any = "coupled") -> D
         model = Llama(TINY, weights, torch.float32)
         return DraftModel(model, name="draft", unsampled=(), acceptance=acceptance)
 
-    return Drafting(make=make, acceptance=acceptance)
+    return Drafting(name="guesser", make=make, acceptance=acceptance)
 
 
 def blurred(amount: float) -> dict[str, torch.Tensor]:
@@ -237,22 +237,73 @@ def test_a_draft_model_changes_no_bit(load: MakeEngine, ask: Ask, noise: float) 
     assert results(engine, requests) == plain  # from the caches of both
 
 
-@pytest.mark.usefixtures("eager")
-def test_a_draft_models_pages_are_whole(load: MakeEngine, ask: Ask) -> None:
-    """Every page is free, idle or used, once; and none is used when calls have ended."""
-    drafting = by_model(blurred(0.05))
+def kept(drafting: Drafting) -> tuple[Drafting, list[DraftModel]]:
+    """The same, and the draft model once it is made."""
     made = list[DraftModel]()
 
     def make() -> Any:
         made.append(drafting.make())  # type: ignore[arg-type]
         return made[0]
 
-    engine = load(drafting=replace(drafting, make=make))
+    return replace(drafting, make=make), made
+
+
+@pytest.mark.usefixtures("eager")
+def test_a_draft_models_pages_are_whole(load: MakeEngine, ask: Ask) -> None:
+    """Every page is free, idle or used, once; and none is used when calls have ended."""
+    drafting, made = kept(by_model(blurred(0.05)))
+    engine = load(drafting=drafting)
     for seed in range(3):
         results(engine, [ask(f"pages {seed % 2}", 20 + seed, seed=s) for s in range(3)])
     made[0].tree.check()
 
     assert made[0].tree.num_used == 0
+
+
+@pytest.mark.usefixtures("eager")
+def test_a_draft_model_takes_one_step_for_each_drafted_token(load: MakeEngine, ask: Ask) -> None:
+    """The first of a draft reads what has come since: a prompt, or the last draft's last token."""
+    drafting, made = kept(by_model(tiny_weights()))
+    engine = load(drafting=drafting)
+    results(engine, [ask("one after another", 41, seed=3)])
+
+    assert engine.counters.draft_tokens == made[0].steps == 32  # four in each of eight steps
+    assert made[0].rows == len("one after another") + 1 + 31 + 7
+
+
+@pytest.mark.usefixtures("eager")
+@pytest.mark.parametrize("acceptance", ["coupled", "maximal"])
+def test_siblings_read_their_prompt_once(load: MakeEngine, ask: Ask, acceptance: str) -> None:
+    """All but the first wait for it, by the rejection rule in the same step."""
+    drafting, made = kept(by_model(tiny_weights(), acceptance))
+    results(load(drafting=drafting), [ask("p" * 100, 9, seed=seed) for seed in range(4)])
+
+    assert 100 < made[0].rows < 100 + 4 * 20
+
+
+def test_a_draft_model_rests_where_even_sure_guesses_would_not_pay(
+    load: MakeEngine, ask: Ask
+) -> None:
+    """It reads no prompt to find out how good it is."""
+    drafting, made = kept(by_model(tiny_weights()))
+    engine = load(drafting=drafting)
+    made[0].curve.start([(Load(rows=n, draws=n, seen=n), 2.0 * n) for n in (1, 4, 16, 64)])
+    results(engine, [ask("too slow", 20, seed=1)])
+
+    assert made[0].steps == 0
+
+
+def test_a_long_prompt_is_not_read_for_few_tokens(load: MakeEngine, ask: Ask) -> None:
+    """Reading counts in what drafts are worth: here hundreds of rows for a token to come."""
+    drafting, made = kept(by_model(tiny_weights()))
+    engine = load(drafting=drafting)
+    results(engine, [ask("warm", 60, seed=1)])
+    engine._batch.curve.start([(Load(rows=n, draws=n, seen=n), 1.0) for n in (1, 4, 16, 64)])
+    made[0].curve.start([(Load(rows=n, draws=n, seen=n), 0.1 * n) for n in (1, 4, 16, 64)])
+    before = made[0].rows
+    results(engine, [ask("p" * 300, 4, seed=2)])
+
+    assert made[0].rows == before
 
 
 @pytest.mark.usefixtures("eager")

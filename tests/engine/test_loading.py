@@ -127,6 +127,8 @@ def test_an_engine_is_kept_for_each_way_to_speculate(
 
     assert len(set(engines)) == 3
     assert plain.numerics == drafting.numerics
+    told = [engine.capabilities.speculation for engine in engines]
+    assert told == ["", "ngram, coupled", "ngram, maximal"]
     assert "maximal(ngram)" in engines[2].numerics
 
 

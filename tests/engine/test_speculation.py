@@ -55,7 +55,7 @@ def eager(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def guessing(guess: Guess) -> Drafting:
     """What drafts by a function."""
-    return Drafting(make=lambda: Guesser(guess))
+    return Drafting(name="guesser", make=lambda: Guesser(guess))
 
 
 def all_of(branch: Branch) -> tuple[object, ...]:
@@ -95,8 +95,8 @@ def test_drafts_change_no_bit(load: Load, ask: Ask, kind: str) -> None:
     texts = texts_of(requests, plain)
     knows = [guessing(knowing(texts, wrong)) for wrong in (0.0, 0.3)]
     looks = [
-        Drafting(make=lambda: NgramDrafter("own")),
-        Drafting(make=lambda: NgramDrafter("tree")),
+        Drafting(name="guesser", make=lambda: NgramDrafter("own")),
+        Drafting(name="guesser", make=lambda: NgramDrafter("tree")),
     ]
 
     for drafting in (*knows, guessing(random_tokens()), *looks):
@@ -229,6 +229,7 @@ def test_rejected_drafts_are_booked_by_call_and_by_engine(load: Load, ask: Ask) 
     counters, usages = engine.counters, [call.usage for call in calls]
 
     assert sum(u.rejected_draft_tokens or 0 for u in usages) == counters.rejected_draft_tokens > 0
+    assert sum(u.draft_tokens or 0 for u in usages) == counters.draft_tokens
     assert sum(u.flops or 0 for u in usages) == plain_engine.counters.flops < counters.flops
     assert counters.output_tokens == plain_engine.counters.output_tokens
     assert counters.kv_byte_seconds == pytest.approx(sum(u.kv_byte_seconds or 0 for u in usages))

@@ -30,6 +30,7 @@ def as_json(outcome: Outcome) -> str:
         "candidates": [_candidate(candidate) for candidate in outcome.candidates],
         "timing_dependent": list(outcome.timing_dependent),
         "numerics": dict(outcome.numerics),
+        "speculation": dict(outcome.speculation),
     }
     return pretty(content)
 

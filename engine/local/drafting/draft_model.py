@@ -5,10 +5,11 @@ that both models mostly draw the same token; under `maximal` by noise of its own
 constraints are left to the model itself.
 
 How many calls it drafts for, and how far, follows from what its own steps take, what the model's
-rows take, and how likely its guesses are: so it rests in wide batches, and looks again now and then
-whether its guesses have become better.
+rows take, how likely its guesses are, and what is left to read of a call before the first of them:
+so it rests in wide batches, and looks again now and then whether its guesses have become better.
 
-*Cost:* a step of the draft model for each token of the longest draft, and each prompt once.
+*Cost:* a step of the draft model for each token of the longest draft, and each prompt once. What
+has come of a call since is read in the step that drafts its next token.
 """
 
 from __future__ import annotations
@@ -41,7 +42,9 @@ __all__ = ["DraftModel"]
 _KINDS = 8  # by the probability that the draft model itself gives to a token
 _MOST_PROMPT = 256  # rows of prompts in a step
 _FIRST = 4  # steps that draft before anything is known
+_WORTH_WAITING = 32  # tokens of a prompt that siblings read but once
 _REST = 128  # steps after which it looks whether it would pay again
+_SURE = 0.95  # what guesses may become; where that does not pay, there is no need to look
 _MARGIN = 1.1  # by how much drafting must be better than not: times of two models are estimates
 _OWN_NOISE = 0x5851F42D4C957F2D
 
@@ -94,10 +97,13 @@ class DraftModel:
         self._decides = acceptance == "maximal"
         known = (token for token in sorted(unsampled) if token < model.config.vocab)
         self._unsampled = torch.tensor(list(known), dtype=torch.int64)
-        self._curve = Curve(model.costs)
-        self._curve.start(warm_up_well(model))
+        self.curve = Curve(model.costs)
+        """How long its steps take."""
+        self.curve.start(warm_up_well(model))
         self._held: dict[Sequence, _Held] = {}
         self._rested = self._drafted = 0
+        self.steps = self.rows = 0
+        """What it has computed: steps, and tokens in them."""
 
     def reserve(self, num_pages: int) -> None:
         """The model has so many pages; this one gets as many."""
@@ -117,55 +123,71 @@ class DraftModel:
         chosen = list(wishes)
         if not self._decides:
             chosen, depth = self._plan(wishes, budget)
-        started = {
-            wish.call: _Open(wish=wish, held=held, draft=Draft())
-            for wish in chosen
-            if (held := self._hold(wish.call)) is not None
-        }
-        going = self._read_prompts(list(started.values()))
-        for _ in range(depth):
+        started = self._begin(chosen, budget)
+        going = list(started.values())
+        for _ in range(depth - 1):
             going = [one for one in going if one.is_short and self._has_room(one)]
             if not going or not self._pays(going, started.values(), budget):
                 break
-            self._extend(going, budget)
+            self._compute([(one, one.draft.tokens[-1:]) for one in going], budget)
         return [started[w.call].draft if w.call in started else Draft() for w in wishes]
 
     def _plan(self, wishes: Seq[Wish], budget: DraftBudget) -> tuple[list[Wish], int]:
         """For which calls to draft, and how far at most."""
         self._drafted += 1
         ordered = sorted(wishes, key=lambda wish: -wish.likely)
-        best, found = _MARGIN * budget.num_calls / budget.plain_s, (0, 0)
-        sizes = {len(ordered) >> shift for shift in range(len(ordered).bit_length())}
-        for size in sorted(sizes):
-            chances = [budget.usual(wish.likely) for wish in ordered[:size]]
-            step_s = self._seconds([wish.call for wish in ordered[:size]])
-            gained = 0.0
-            for depth in range(1, MOST_DRAFTS + 1):
-                gained += sum(chance**depth for chance in chances)
-                seconds = budget.seconds(size * depth) + depth * step_s
-                if (rate := (budget.num_calls + gained) / seconds) > best:
-                    best, found = rate, (size, depth)
-        size, depth = found
+        size, depth = self._best(ordered, [budget.usual(wish.likely) for wish in ordered], budget)
         if size:
             self._rested = 0
             return ordered[:size], MOST_DRAFTS if self._drafted > _FIRST else depth
         self._rested += 1
-        is_due = self._rested >= _REST or self._drafted <= _FIRST
-        if is_due:
-            self._rested = 0
-        return (ordered[:1], 1) if is_due else ([], 0)
+        if self._rested < _REST and self._drafted > _FIRST:
+            return [], 0
+        self._rested = 0
+        readiest = sorted(ordered, key=lambda wish: self._unread(wish.call))
+        size, _ = self._best(readiest, [_SURE] * len(ordered), budget)
+        return readiest[: min(size, 1)], min(size, 1)
+
+    def _best(self, wishes: Seq[Wish], chances: Seq[float], budget: DraftBudget) -> tuple[int, int]:
+        """For how many of these calls to draft, and how far, if tokens have these chances."""
+        best, found = _MARGIN * budget.num_calls / budget.plain_s, (0, 0)
+        for size in sorted({len(wishes) >> shift for shift in range(len(wishes).bit_length())}):
+            calls = [wish.call for wish in wishes[:size]]
+            step_s, reading_s, gained = self._seconds(calls), None, 0.0
+            for depth in range(1, MOST_DRAFTS + 1):
+                gained += sum(chance**depth for chance in chances[:size])
+                tokens, seconds = budget.num_calls + gained, budget.seconds(size * depth)
+                seconds += depth * step_s
+                if tokens / seconds > best:  # what is left to read makes it no better
+                    reading_s = self._reading_s(calls) if reading_s is None else reading_s
+                    rate = tokens / (seconds + reading_s * (1 + gained / size))
+                    best, found = max((best, found), (rate, (size, depth)))
+        return found
 
     def _seconds(self, calls: Seq[Sequence]) -> float:
         """How long a step of one token of each takes."""
         seen = sum(len(call.tokens) for call in calls)
-        return self._curve(Load(rows=len(calls), draws=len(calls), seen=seen))
+        return self.curve(Load(rows=len(calls), draws=len(calls), seen=seen))
+
+    def _unread(self, call: Sequence) -> int:
+        """How many tokens it has to read of a call before it can guess."""
+        held = self._held.get(call)
+        read = self.tree.match(call.tokens).length if held is None else held.path.length
+        return len(call.tokens) - read
+
+    def _reading_s(self, calls: Seq[Sequence]) -> float:
+        """What is to be read of calls takes so long, in parts for each of their tokens to come."""
+        found = 0.0
+        for call in calls:
+            if (unread := self._unread(call)) >= _WORTH_WAITING:
+                load = Load(rows=unread, draws=0, seen=unread * len(call.tokens) // 2)
+                found += self.curve(load) / max(1, call.limit - call.num_output)
+        return found
 
     def _pays(self, going: Seq[_Open], started: Iterable[_Open], budget: DraftBudget) -> bool:
         """Whether one more token of these drafts is worth its time, if their tokens are tried."""
         started = list(started)
         longest = max(len(one.draft.tokens) for one in started)
-        if not longest:
-            return True
         step_s = self._seconds([one.wish.call for one in going])
         tried = sum(len(one.draft.tokens) for one in started)
         expected = budget.num_calls + sum(one.gained for one in started)
@@ -227,44 +249,69 @@ class DraftModel:
             return False
         return True
 
-    def _read_prompts(self, opened: Seq[_Open]) -> list[_Open]:
-        """Computes all but the last token of calls; returns those that have so much."""
-        while True:
-            room, spans = _MOST_PROMPT, []
-            for one in opened:
-                call, path = one.wish.call, one.held.path
-                count = min(len(call.tokens) - 1 - path.length, room)
-                if count > 0 and self._has_room(one):
-                    spans.append((one, call.tokens[path.length : path.length + count]))
-                    room -= count
-            if spans:
-                self._forward([(one, tokens) for one, tokens in spans], [])
-                for one, tokens in spans:
-                    self.tree.record(one.held.path, tokens)
-            if not (self._decides and spans):
-                break
-        return [o for o in opened if o.held.path.length == len(o.wish.call.tokens) - 1]
+    def _begin(self, wishes: Seq[Wish], budget: DraftBudget) -> dict[Sequence, _Open]:
+        """Reads what calls have that it has not, and drafts a token for those that are read.
 
-    def _extend(self, going: Seq[_Open], budget: DraftBudget) -> None:
-        """Adds a token to each draft."""
-        draws, rows = [], []
-        for one in going:
-            call, tokens = one.wish.call, one.draft.tokens
-            seed = call.request.seed ^ (_OWN_NOISE if self._decides else 0)
-            position = len(call.tokens) + len(tokens)
-            draws.append(Draw(one.held.sampling, seed, position))
-            rows.append((one, [tokens[-1] if tokens else call.tokens[-1]]))
+        Mostly that is one token, or two where all drafts have come true: so it takes one step.
+        """
+        begun: dict[Sequence, _Open] = {}
+        while wishes:
+            room, rows = _MOST_PROMPT, list[tuple[_Open, Seq[int]]]()
+            later = list[Wish]()
+            for wish in sorted(wishes, key=lambda wish: wish.call not in self._held):
+                if not room or self._is_about_to_be_read(wish.call, rows):
+                    later.append(wish)
+                elif (held := self._hold(wish.call)) is not None:
+                    one = _Open(wish=wish, held=held, draft=Draft())
+                    if self._has_room(one):
+                        tokens = wish.call.tokens[held.path.length :][:room]
+                        rows.append((one, tokens))
+                        room -= len(tokens)
+            if rows:
+                self._compute(rows, budget)
+            begun |= {one.wish.call: one for one, _ in rows if one.draft.tokens}
+            later += [one.wish for one, _ in rows if not one.draft.tokens]
+            wishes = later if self._decides else ()
+        return begun
+
+    def _is_about_to_be_read(self, call: Sequence, rows: Seq[tuple[_Open, Seq[int]]]) -> bool:
+        """Whether a step reads what this call could have of it for nothing, as siblings do."""
+        if call in self._held:
+            return False
+        read = [one.wish.call.tokens for one, tokens in rows if len(tokens) >= _WORTH_WAITING]
+        if not read:
+            return False
+        most = max(common_length(call.tokens, tokens) for tokens in read)
+        return most - self.tree.match(call.tokens).length >= _WORTH_WAITING
+
+    def _compute(self, rows: Seq[tuple[_Open, Seq[int]]], budget: DraftBudget) -> None:
+        """Computes the next tokens of calls; adds one to the draft of each that ends with them."""
+        token_ids, spans = list[int](), list[Span]()
+        draws, drawers, wanted = list[Draw](), list[_Open](), list[int]()
+        for one, tokens in rows:
+            call, held = one.wish.call, one.held
+            span = Span(held.path.table, held.path.length + len(held.written), len(tokens))
+            spans.append(span)
+            token_ids += tokens
+            if span.positions.stop == len(call.tokens) + len(one.draft.tokens):
+                seed = call.request.seed ^ (_OWN_NOISE if self._decides else 0)
+                draws.append(Draw(held.sampling, seed, span.positions.stop))
+                drawers.append(one)
+                wanted.append(len(token_ids) - 1)
         begun = time.perf_counter()
-        logits = self._forward(rows, draws)
-        drawn = self._model.draw(logits, draws)
-        seen = sum(draw.position for draw in draws)
-        load = Load(rows=len(rows), draws=len(draws), seen=seen)
-        self._curve.note(load, time.perf_counter() - begun)
-        for row, (one, written) in enumerate(rows):
+        logits = self._forward(token_ids, spans, wanted)
+        drawn = self._model.draw(logits, draws) if draws else None
+        seen = sum(sum(span.positions) + span.count for span in spans)
+        load = Load(rows=len(token_ids), draws=len(draws), seen=seen)
+        self.curve.note(load, time.perf_counter() - begun)
+        self.steps, self.rows = self.steps + 1, self.rows + len(token_ids)
+        for one, tokens in rows:
             if one.draft.tokens:
-                one.held.written += written
+                one.held.written += tokens
             else:
-                self.tree.record(one.held.path, written)
+                self.tree.record(one.held.path, tokens)
+        for row, one in enumerate(drawers):
+            assert drawn is not None
             self._note(one, row, drawn, budget)
             if self._decides:
                 one.draft.logits.append(logits[row].clone())
@@ -277,18 +324,13 @@ class DraftModel:
         one.survival *= budget.chance(kind, one.wish.likely)
         one.gained += one.survival
 
-    def _forward(self, rows: Seq[tuple[_Open, list[int]]], draws: Seq[Draw]) -> torch.Tensor:
-        """Computes tokens after those of their paths; returns logits of rows that are drawn."""
-        token_ids, spans = list[int](), list[Span]()
-        for one, tokens in rows:
-            start = one.held.path.length + len(one.held.written)
-            spans.append(Span(one.held.path.table, start, len(tokens)))
-            token_ids += tokens
+    def _forward(self, token_ids: Seq[int], spans: Seq[Span], wanted: Seq[int]) -> torch.Tensor:
+        """Runs the model; returns the logits of the wanted rows."""
         if self.tree.copies:
             self._pool.copy([(source, page.place) for page, source in self.tree.copies.items()])
             self.tree.copies.clear()
-        wanted = torch.arange(len(token_ids) if draws else 0)
-        logits = self._model.forward(torch.tensor(token_ids), Plan(spans), self._pool, wanted)
-        if len(self._unsampled) and draws:
+        rows = torch.tensor(wanted, dtype=torch.int64)
+        logits = self._model.forward(torch.tensor(token_ids), Plan(spans), self._pool, rows)
+        if len(self._unsampled) and wanted:
             logits.index_fill_(1, self._unsampled, -torch.inf)
         return logits

@@ -25,9 +25,14 @@ __all__ = ["Drafting", "drafting_of"]
 class Drafting:
     """Who drafts, and how drafts are accepted."""
 
+    name: str
+    """Who, as a user names it."""
     make: Callable[[], Drafter]
     """Called once, on the engine's thread."""
     acceptance: Acceptance = "coupled"
+
+    def __str__(self) -> str:
+        return f"{self.name}, {self.acceptance}"
 
 
 def drafting_of(
@@ -58,9 +63,9 @@ def drafting_of(
                 "acceptance='maximal' lets drafts decide what comes, and what siblings wrote by "
                 "now is a matter of timing; use speculate='ngram', a draft model, or 'coupled'"
             )
-        return Drafting(make=lambda: NgramDrafter("tree"), acceptance=acceptance)
+        return Drafting(name="tree", make=lambda: NgramDrafter("tree"), acceptance=acceptance)
     if speculate == "ngram":
-        return Drafting(make=lambda: NgramDrafter("own"), acceptance=acceptance)
+        return Drafting(name="ngram", make=lambda: NgramDrafter("own"), acceptance=acceptance)
     return _by_model(speculate, acceptance, tokens, arithmetic)
 
 
@@ -76,8 +81,9 @@ def _by_model(
         raise ModelFileError(f"speculate is 'ngram', 'tree' or a draft model: {error}") from error
     source = open_model(path, arithmetic, drafts=True)
     check_vocabulary(source.tokens, tokens, os.fspath(model))
-
-    return Drafting(make=lambda: _draft_model(source, acceptance), acceptance=acceptance)
+    return Drafting(
+        name=path.stem, make=lambda: _draft_model(source, acceptance), acceptance=acceptance
+    )
 
 
 def _draft_model(source: ModelSource, acceptance: Acceptance) -> Drafter:

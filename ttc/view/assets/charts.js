@@ -275,7 +275,7 @@ function showMeters() {
     ["Compute", spentOf("flops") ? scaled(spentOf("flops")) : null, "FLOPs", "2 × parameters × tokens and attention, as the engine reckons"],
     ["KV memory", spentOf("kv_byte_seconds") ? scaled(spentOf("kv_byte_seconds")) : null, "B·s", "bytes of keys and values times how long they were held"],
     ["Cancelled", count(spentOf("tokens_cancelled")), "tokens", "tokens of calls that nobody needed any more"],
-    ["Rejected drafts", spentOf("rejected_draft_tokens") ? count(spentOf("rejected_draft_tokens")) : null, "tokens", "tokens that a draft model proposed in vain"],
+    ["Rejected drafts", spentOf("rejected_draft_tokens") ? count(spentOf("rejected_draft_tokens")) : null, `of ${count(spentOf("draft_tokens"))} tokens`, "drafted tokens that the model did not take over"],
     ["Sandbox", spentOf("sandbox_seconds") ? seconds(spentOf("sandbox_seconds")) : null, "", "processor time of programs"],
   ];
   $("meters").replaceChildren(...rows.map(([name, value, unit, title]) => make("div", { title },
