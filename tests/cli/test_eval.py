@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shlex
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -25,6 +26,7 @@ ARMS = (
     "vote: sample(n=3, max_tokens=8) >> vote()",
     "--no-figures",
 )
+KINDS = ("task", "model", "strategy", "verdict")
 
 
 @pytest.fixture
@@ -53,6 +55,38 @@ def test_an_evaluation_tells_a_table_a_verdict_and_a_page(
     assert any(name.endswith(".png") for name in names)
     with (folder / "report.csv").open(encoding="utf-8") as file:
         assert [row["strategy"] for row in csv.DictReader(file)] == ["greedy", "vote"]
+
+
+def test_a_summary_is_a_result_file_with_the_command_that_gives_it_again(
+    run_ttc: Cli, use_engine: Use, task: str, tmp_path: Path
+) -> None:
+    use_engine(FakeEngine(adder))
+    path = tmp_path / "sums.json"
+    done = run_ttc("eval", task, *ARMS, "-o", str(tmp_path / "out"), "--json", str(path))
+
+    assert done.returncode == 0, done.stderr
+    made = json.loads(path.read_text(encoding="utf-8"))
+    command = shlex.split(made["command"])
+    assert command[:3] == ["ttc", "eval", "sums.jsonl"]
+    assert ARMS[1] in command
+    assert str(tmp_path) not in made["command"]
+    by_kind = {kind: [row for row in made["rows"] if row["kind"] == kind] for kind in KINDS}
+    assert [len(rows) for rows in by_kind.values()] == [1, 1, 2, 1]
+    ((verdict,), greedy) = by_kind["verdict"], by_kind["strategy"][0]
+    assert verdict["name"] == "sums.jsonl, vote > greedy, tokens=1000"
+    assert verdict["tokens_of_second"] == greedy["tokens_of_a_problem"]
+    assert greedy["problems"] == verdict["problems"] == 40
+    assert verdict["detectable_points"] > 0
+
+
+def test_a_summary_that_cannot_be_kept_is_told_before_anything_runs(
+    run_ttc: Cli, use_engine: Use, task: str, tmp_path: Path
+) -> None:
+    engine = use_engine(FakeEngine(adder))
+    done = run_ttc("eval", task, *ARMS, "--json", str(tmp_path / "nowhere" / "sums.json"))
+    assert done.returncode == 2
+    assert "--json: no file can be written at" in done.stderr
+    assert engine.calls == 0
 
 
 def test_the_same_command_finds_its_folder_and_runs_nothing_again(
