@@ -22,7 +22,7 @@ MODEL ?= qwen2.5-coder-0.5b-instruct-q4_k_m
 LARGE ?= qwen2.5-coder-1.5b-instruct-q4_k_m
 SMALL ?= smollm2-135m
 
-# Problems of each part, samples of each problem, and tokens that a problem may spend.
+# Problems of each part, samples of each problem, at least 8, and tokens that a problem may spend.
 ifeq ($(SIZE),full)
 GSM8K ?= gsm8k[300:700]
 GSM8K_DEV ?= gsm8k[0:200]
@@ -81,6 +81,8 @@ LIVE_VOTE = --strategy "vote: sample(n='budget', temperature=0.8, max_tokens=400
 REFINE = --strategy "refine: sample(n=1, temperature=0.8, max_tokens=400) >> self_refine(rounds=2) >> vote()"
 STEPS = sequence_probability(), num_beams=2, beam_width=2, max_steps=12
 ACTS = n=16, ahead=1, max_turns=4, max_calls=6, max_tokens=256, temperature=0.8
+# A look takes four of the sixteen completions of a dev problem, and what it leads to at most the rest.
+MOST = $(firstword $(shell printf '%s\n' 12 $(SAMPLES) | sort -n))
 LOOK = --look "sample(n=4, temperature=0.8, max_tokens=400) >> vote()"
 
 POOLS = pool-gsm8k-dev pool-gsm8k pool-human_eval pool-math500 pool-game24 pool-chain_sum
@@ -178,7 +180,7 @@ plan: ## a strategy and a route, chosen on dev problems, told on others
 	$(TTC) plan "$(GSM8K_DEV)" --seed 1 --data $(DATA) --pool $(OUT)/gsm8k-dev.jsonl --repeats 4 --budget tokens=6400 --within 2000 $(LOOK) $(ONE) \
 		--strategy "vote: sample(n={4,8}, temperature=0.8, max_tokens=400) >> vote()" \
 		--strategy "weighted: sample(n={4,8}, temperature=0.8, max_tokens=400) >> sequence_probability() >> vote(weighted=True)" \
-		--strategy "beta: sample(n=$(GSM8K_DEV_SAMPLES), temperature=0.8, max_tokens=400, ahead=1) >> vote(stop=adaptive_consistency())" \
+		--strategy "beta: sample(n=$(MOST), temperature=0.8, max_tokens=400, ahead=1) >> vote(stop=adaptive_consistency())" \
 		-o $(RUN)/plan --json $(RESULTS)/proof_plan.json
 
 chart: ## what the plan chose, on problems that chose nothing, as far as they are sampled

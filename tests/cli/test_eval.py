@@ -210,6 +210,29 @@ def test_compare_asks_which_of_several_is_meant(
     assert "has no results of nobody" in none.stderr
 
 
+def test_where_some_problems_fail_the_first_fault_is_told_beside_the_table(
+    run_ttc: Cli, use_engine: Use, task: str, tmp_path: Path
+) -> None:
+    """A pool that is too small for one strategy on one problem."""
+    pool = tmp_path / "pool.jsonl"
+    rows = [
+        {"schema_version": 1, "problem": f"p{i}", "index": index, "text": "The answer is 1.",
+         "num_tokens": 4, "messages": [{"role": "user", "content": f"What is {i} + 1?"}]}
+        for i in range(3)
+        for index in range(1 if i == 2 else 3)
+    ]  # fmt: skip
+    pool.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    sampled = "vote: sample(n=3, max_tokens=8) >> vote()"
+    done = run_ttc("eval", task, "-s", sampled, "--pool", str(pool), "--no-figures")
+
+    assert done.returncode == 0, done.stderr
+    told = " ".join(done.stderr.split())
+    assert "1 of 3 runs failed, and count as wrong" in told
+    assert "the pool holds 1 completion of problem 'p2'" in told.replace(
+        "completions", "completion"
+    )
+
+
 def test_where_every_problem_fails_the_first_fault_is_told(
     run_ttc: Cli, use_engine: Use, task: str, tmp_path: Path
 ) -> None:
