@@ -5,10 +5,11 @@
 `ttc plan` chose the strategy on other problems, and wrote it into the folder PLAN; a problem that
 it was chosen on is refused here. All three draw from one pool, in the same orders, so they are
 compared on the same problems and the same samples. Self-consistency is run with 1, 2, 4 ...
-samples, and with the two numbers between which it comes to the mean tokens of the chosen strategy.
-There it is read off the line between these two, and never beyond the last: a line between numbers
-that lie apart would run below the curve. Two comparisons get a verdict, both named here before
-anything is run: against one sample, and against self-consistency at equal tokens.
+samples, and with further numbers until two that follow each other have the mean tokens of the
+chosen strategy between them. Self-consistency at these tokens is a coin that chooses between the
+two, never one between numbers that lie apart, which would run below the curve; beyond the last
+there is none. Two comparisons get a verdict, both named here before anything is run: against one
+sample, and against self-consistency at equal tokens.
 
 Writes OUT.json, OUT.svg and OUT.png, for whatever number of problems the pool holds by then.
 """
@@ -18,7 +19,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -30,7 +31,7 @@ from ttc.benchmarks.harness.measures import CellMeasures, measures
 from ttc.benchmarks.harness.results import read_results
 from ttc.benchmarks.harness.run import Evaluation
 from ttc.benchmarks.harness.setup import Asked, SetUp, set_up, wholly_drawn
-from ttc.benchmarks.harness.verdicts import Said, at_spend, said
+from ttc.benchmarks.harness.verdicts import Said, said
 from ttc.benchmarks.metrics import Difference, detectable_difference, holm, paired_bootstrap
 from ttc.benchmarks.report.figures import draw_curves
 from ttc.benchmarks.report.tables import percent, points
@@ -123,21 +124,22 @@ def compared(chosen: Chosen, asked: Asked, folder: Path) -> Compared:
     unlimited = {budget_name({}): dict[str, float]()}
     place = folder / first.config.digest
 
-    def votes_of(numbers: Sequence[int], name: str) -> list[CellMeasures]:
+    def votes_of(numbers: Sequence[int]) -> dict[int, CellMeasures]:
         """Self-consistency with so many samples each."""
         arms = _self_consistency(drawn, numbers)
         made = replace(first, config=replace(first.config, arms=arms, budgets=unlimited))
-        return sorted(_measured(made, place / name), key=_tokens) if arms else []
+        return dict(zip(numbers, _measured(made, place / f"votes-of-{numbers[0]}"), strict=True))
 
     (ours,) = _measured(first, place / "chosen")
     most = len(drawn) // len(task.items)
-    powers = [2**power for power in range(most.bit_length())]
-    line = votes_of(powers, "baseline")
-    line = sorted(line + votes_of(_near(powers, line, _tokens(ours)), "near"), key=_tokens)
+    line = votes_of([2**power for power in range(most.bit_length())])
+    while (between := _between(line, _tokens(ours))) is not None:
+        line |= votes_of([between])
+    baseline = tuple(line[number] for number in sorted(line))
     return Compared(
         chosen=ours,
-        baseline=tuple(line),
-        against=_against(ours, line, asked.seed),
+        baseline=baseline,
+        against=_against(ours, baseline, asked.seed),
         model=next((c.model for c in drawn if c.model is not None), "a recorded model"),
     )
 
@@ -165,14 +167,17 @@ def _self_consistency(drawn: Sequence[Completion], numbers: Sequence[int]) -> tu
     )
 
 
-def _near(numbers: Sequence[int], line: Sequence[CellMeasures], spend: float) -> list[int]:
-    """The two numbers of samples that come nearest to so many tokens, but for those measured."""
-    for (few, many), (less, more) in zip(pairwise(numbers), pairwise(line), strict=True):
-        if _tokens(less) <= spend < _tokens(more):
-            share = (spend - _tokens(less)) / (_tokens(more) - _tokens(less))
-            lower = few + int(share * (many - few))
-            return [n for n in (lower, lower + 1) if few < n < many]
-    return []
+def _between(line: Mapping[int, CellMeasures], spend: float) -> int | None:
+    """A number of samples that comes to so many tokens, between two that do not follow each other.
+
+    `None` where the two on either side of them do, and where nothing is on one side.
+    """
+    for few, many in pairwise(sorted(line)):
+        less, more = _tokens(line[few]), _tokens(line[many])
+        if less <= spend < more and many - few > 1:
+            guess = few + round((spend - less) / (more - less) * (many - few))
+            return min(max(guess, few + 1), many - 1)
+    return None
 
 
 def _measured(made: SetUp, folder: Path) -> list[CellMeasures]:
@@ -194,7 +199,7 @@ def _against(ours: CellMeasures, line: Sequence[CellMeasures], seed: int) -> tup
     spend = _tokens(ours)
     others = [(ONE, _tokens(line[0]), list(line[0].values))]
     if _tokens(line[0]) <= spend <= _tokens(line[-1]):
-        others.append((SELF_CONSISTENCY, spend, at_spend(line, "tokens", spend)))
+        others.append((SELF_CONSISTENCY, spend, _mixed(line, spend)))
     found = [paired_bootstrap(ours.values, values, seed=seed) for _, _, values in others]
     adjusted = holm([difference.p for difference in found])
     num = len(ours.values)
@@ -210,6 +215,15 @@ def _against(ours: CellMeasures, line: Sequence[CellMeasures], seed: int) -> tup
         )
         for (name, tokens, values), difference, p in zip(others, found, adjusted, strict=True)
     )
+
+
+def _mixed(line: Sequence[CellMeasures], spend: float) -> list[float]:
+    """The value of each problem for a coin between the two beside a spend, which is their mean."""
+    below = [c for c in line if _tokens(c) <= spend][-1]
+    above = next((c for c in line if _tokens(c) >= spend), below)
+    low, high = _tokens(below), _tokens(above)
+    share = 0.0 if high == low else (spend - low) / (high - low)
+    return [(1 - share) * a + share * b for a, b in zip(below.values, above.values, strict=True)]
 
 
 def _rows(made: Compared, chosen: Chosen, pool: str) -> list[dict[str, Value]]:

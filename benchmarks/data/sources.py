@@ -57,9 +57,9 @@ def locate(source: Source, folders: Sequence[Path]) -> Found:
         found = _in_package(*source.package)
         if found is not None:
             return found
+    looked = ", ".join(map(str, folders)) or "no folder"
     if source.hub is not None:
-        return _on_hub(source.hub)
-    looked = ", ".join(map(str, folders))
+        return _on_hub(source.hub, f"{source.name} was looked for in {looked}")
     raise RecordError(
         f"{source.name} lies in none of {looked}, and no package and no hub is known to have it; "
         "put it there, or name its folder by --data"
@@ -74,13 +74,14 @@ def _in_package(package: str, place: str) -> Found | None:
     return Found(path, f"the package {package}") if path.is_file() else None
 
 
-def _on_hub(wanted: HubFile) -> Found:
+def _on_hub(wanted: HubFile, looked: str) -> Found:
     try:
         from huggingface_hub import hf_hub_download
         from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
     except ModuleNotFoundError as error:
         raise RecordError(
-            f"{wanted.repo} is fetched by {error.name}, which is missing: {install_hint('local')}"
+            f"{looked}; {wanted.repo} is fetched by {error.name}, which is missing: "
+            f"{install_hint('local')}"
         ) from error
     try:
         path = hf_hub_download(
@@ -88,7 +89,7 @@ def _on_hub(wanted: HubFile) -> Found:
         )
     except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
         raise RecordError(
-            f"{wanted.path} of the data set {wanted.repo} cannot be fetched: {error}; put a copy "
-            "into a folder and name it by --data"
+            f"{looked}, and {wanted.path} of the data set {wanted.repo} cannot be fetched: "
+            f"{error}; put the file into a folder and name that by --data"
         ) from error
     return Found(Path(path), f"the data set {wanted.repo} at {wanted.revision}")

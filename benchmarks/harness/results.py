@@ -17,12 +17,13 @@ from ttc.errors import RecordError
 from ttc.lines import Lines, read_lines
 
 __all__ = [
+    "Faults",
     "Graded",
     "Key",
     "Result",
     "ResultFile",
+    "faults",
     "journal_of",
-    "only_fault",
     "read_results",
     "result_files",
 ]
@@ -98,6 +99,15 @@ class Result:
         candidates = tuple(Graded(**value) for value in values["candidates"])
         timing = tuple(values["timing_dependent"])
         return cls(**{**values, "candidates": candidates, "timing_dependent": timing})
+
+
+class Faults(NamedTuple):
+    """Runs of problems that a fault left without an outcome."""
+
+    num: int
+    of: int
+    """All runs that have a result."""
+    first: str | None
 
 
 class ResultFile:
@@ -182,14 +192,15 @@ def read_results(folder: Path, *, texts: bool = False) -> Iterator[Result]:
     yield from (result for key, result in faults.items() if key not in seen)
 
 
-def only_fault(folder: Path) -> str | None:
-    """The first fault, where there is nothing but faults."""
+def faults(folder: Path) -> Faults:
+    """How many results are faults, and the first of them."""
+    num = of = 0
     first: str | None = None
     for result in read_results(folder):
-        if result.error is None:
-            return None
-        first = first or result.error
-    return first
+        of += 1
+        if result.error is not None:
+            num, first = num + 1, first or result.error
+    return Faults(num, of, first)
 
 
 def _read(path: Path, texts: bool) -> Iterator[Result]:

@@ -3,17 +3,17 @@
 Two strategies are compared on the same problems, and on the same samples where both draw them, by a
 paired bootstrap over problems. The p values of a task are adjusted for how many comparisons it has.
 
-At equal spend means at an equal mean: between two budgets of one strategy a coin that chooses
-between them reaches any point of the straight line, in accuracy and in spend alike, so accuracies
-are read off that line; nothing is extrapolated.
+At equal spend means at an equal mean. Where one strategy has no result at the other's spend,
+nothing is read off the straight line between its budgets: a curve that flattens lies above that
+line, so it would look worse than it is. It is held at both budgets beside that spend, and what is
+told is how far its accuracy, the difference and the interval then reach. Nothing is extrapolated.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from statistics import fmean
 from typing import Literal
 
 from ttc.benchmarks.harness.config import Comparison, Config
@@ -21,6 +21,7 @@ from ttc.benchmarks.harness.measures import RESOURCES, CellMeasures
 from ttc.benchmarks.metrics import (
     MIN_PROBLEMS,
     Difference,
+    Interval,
     detectable_difference,
     holm,
     paired_bootstrap,
@@ -31,7 +32,6 @@ __all__ = [
     "Said",
     "Verdict",
     "at_equal_spend",
-    "at_spend",
     "differences",
     "said",
     "verdicts",
@@ -66,9 +66,13 @@ class AtEqualSpend:
     """The most that both reach."""
     first: str
     second: str
-    first_accuracy: float
-    second_accuracy: float
-    difference: Difference
+    first_accuracy: Interval
+    """At its budgets beside that spend: both ends are one number where it spends just so much."""
+    second_accuracy: Interval
+    difference: Interval
+    """How much the first is better, at either of these budgets."""
+    interval: Interval
+    """What the 95 % intervals of all these differences cover."""
 
 
 def verdicts(config: Config, cells: Sequence[CellMeasures]) -> list[Verdict]:
@@ -136,7 +140,10 @@ def _equal(
     least = max(line[0].spend(resource) or 0.0 for line in lines)
     if most < least:
         return None
-    ours, theirs = (at_spend(line, resource, most) for line in lines)
+    ours, theirs = (_beside(line, resource, most) for line in lines)
+    found = [
+        paired_bootstrap(mine.values, other.values, seed=seed) for mine in ours for other in theirs
+    ]
     return AtEqualSpend(
         task=cells[0].cell.task,
         model=cells[0].cell.model,
@@ -144,25 +151,24 @@ def _equal(
         spend=most,
         first=first,
         second=second,
-        first_accuracy=fmean(ours),
-        second_accuracy=fmean(theirs),
-        difference=paired_bootstrap(ours, theirs, seed=seed),
+        first_accuracy=_reach(cell.accuracy for cell in ours),
+        second_accuracy=_reach(cell.accuracy for cell in theirs),
+        difference=_reach(one.mean for one in found),
+        interval=_reach(end for one in found for end in (one.low, one.high)),
     )
 
 
-def at_spend(line: Sequence[CellMeasures], resource: str, spend: float) -> list[float]:
-    """The value of each problem at a mean spend, on the line between the two cells beside it.
-
-    Args:
-        line: cells of the same problems, the one that spends least first.
-        resource: what is spent.
-        spend: the mean of a problem, which lies between the first and the last one's.
-    """
+def _beside(line: Sequence[CellMeasures], resource: str, spend: float) -> tuple[CellMeasures, ...]:
+    """The cells that spend next to so much: one where it is just that, else one on either side."""
     below = [c for c in line if (c.spend(resource) or 0.0) <= spend][-1]
-    above = next((c for c in line if (c.spend(resource) or 0.0) >= spend), below)
-    low, high = below.spend(resource) or 0.0, above.spend(resource) or 0.0
-    share = 0.0 if high == low else (spend - low) / (high - low)
-    return [(1 - share) * a + share * b for a, b in zip(below.values, above.values, strict=True)]
+    if below.spend(resource) == spend:
+        return (below,)
+    return below, next(c for c in line if (c.spend(resource) or 0.0) > spend)
+
+
+def _reach(values: Iterable[float]) -> Interval:
+    known = tuple(values)
+    return Interval(min(known), max(known))
 
 
 def _cells_of(

@@ -273,8 +273,9 @@ def _equal(study: Study) -> str:
     return (
         "<h2>At equal spend</h2>"
         + _table(EQUAL_HEADINGS, rows, ",".join(EQUAL_HEADINGS[2:]))
-        + '<p class="soft">Between two budgets of one strategy, a coin that chooses between them '
-        "reaches any point of the straight line; nothing is extrapolated.</p>"
+        + '<p class="soft">At the most that both reach. A strategy that has no result at just this '
+        "spend is held at both budgets beside it, and differences and intervals reach over both; "
+        "nothing is read off a line between budgets, or beyond them.</p>"
     )
 
 

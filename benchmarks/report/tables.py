@@ -146,11 +146,15 @@ def equal_row(row: AtEqualSpend) -> tuple[str, ...]:
         row.first,
         row.second,
         spend(row.spend, row.resource) + (" tokens" if row.resource == "tokens" else ""),
-        percent(row.first_accuracy),
-        percent(row.second_accuracy),
-        points(row.difference.mean),
-        f"{points(row.difference.low)} to {points(row.difference.high)}",
+        _reach(*map(percent, row.first_accuracy)),
+        _reach(*map(percent, row.second_accuracy)),
+        _reach(*map(points, row.difference)),
+        " to ".join(map(points, row.interval)),
     )
+
+
+def _reach(low: str, high: str) -> str:
+    return low if low == high else f"{low} to {high}"
 
 
 def selection_row(point: AtK) -> tuple[str, ...]:

@@ -129,6 +129,21 @@ def test_a_data_set_that_is_nowhere_is_told_with_where_it_was_looked_for(tmp_pat
         task_named("game24", Asking(folders=(tmp_path,)))
 
 
+def test_a_hub_out_of_reach_is_told_with_the_file_that_a_folder_lacked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever named a folder by mistake reads which file it was to hold."""
+    hub = pytest.importorskip("huggingface_hub", reason="huggingface_hub is not installed")
+
+    def unreachable(*_: object, **__: object) -> str:
+        raise OSError("no network")
+
+    monkeypatch.setattr(hub, "hf_hub_download", unreachable)
+    told = rf"gsm8k_test.jsonl was looked for in {tmp_path}.*, and .* of the data set openai/gsm8k"
+    with pytest.raises(RecordError, match=told):
+        task_named("gsm8k", Asking(folders=(tmp_path,)))
+
+
 def test_examples_are_not_asked(tmp_path: Path) -> None:
     rows = [{**GSM, "question": f"Question {i}"} for i in range(3)]
     path = _write(tmp_path / "g.jsonl", rows)

@@ -9,9 +9,11 @@ from random import Random
 from typing import Any, NamedTuple
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.pools.test_pool import completion
-from ttc.benchmarks.first_chart import _near, chosen_by, compared, main
+from ttc.benchmarks.first_chart import _between, _mixed, chosen_by, compared, main
 from ttc.benchmarks.harness.setup import Asked
 from ttc.cli.app import run
 from ttc.pools import Pool, read, write
@@ -127,22 +129,45 @@ def test_a_problem_that_is_still_being_drawn_is_left_out(made: Path, tmp_path: P
 
 
 class _Line(NamedTuple):
-    """A point of a line, by its tokens alone."""
+    """A point of a line, by its tokens and what its problems came to."""
 
     tokens: float
+    values: tuple[float, ...] = ()
 
     def spend(self, _: str) -> float:
         return self.tokens
 
 
 @pytest.mark.parametrize(
-    ("spend", "numbers"),
-    [(520.0, [5, 6]), (410.0, [5]), (790.0, [7]), (150.0, []), (900.0, []), (50.0, [])],
+    ("spend", "number"),
+    [(520.0, 5), (410.0, 5), (790.0, 7), (150.0, None), (900.0, None), (50.0, None)],
 )
-def test_a_vote_is_measured_next_to_the_chosen_tokens(spend: float, numbers: list[int]) -> None:
+def test_a_vote_is_measured_next_to_the_chosen_tokens(spend: float, number: int | None) -> None:
     """The line between votes of 4 and of 8 would run below the curve."""
-    line: Any = [_Line(100.0 * n) for n in (1, 2, 4, 8)]
-    assert _near([1, 2, 4, 8], line, spend) == numbers
+    line: Any = {n: _Line(100.0 * n) for n in (1, 2, 4, 8)}
+    assert _between(line, spend) == number
+
+
+@given(st.integers(2, 64), st.floats(0.2, 3.0), st.floats(1.0, 70.0))
+def test_two_numbers_that_follow_each_other_are_found_for_any_spend(
+    most: int, power: float, number: float
+) -> None:
+    """However tokens grow with samples."""
+    line: Any = {n: _Line(n**power) for n in (1, most)}
+    while (between := _between(line, number**power)) is not None:
+        assert between not in line
+        line[between] = _Line(between**power)
+    beside = [n for n in line if n in (int(number), int(number) + 1)]
+    assert len(beside) == 2 or number >= most * (1 - 1e-9) or number**power >= line[most].tokens
+
+
+def test_a_strategy_that_is_self_consistency_itself_gains_nothing_on_it() -> None:
+    """On a curve that flattens, a coin between votes of 4 and of 8 would have lost by a point."""
+    line: Any = {n: _Line(100.0 * n, (1 - 0.5 / n,)) for n in (1, 2, 4, 8)}
+    while (between := _between(line, 590.0)) is not None:
+        line[between] = _Line(100.0 * between, (1 - 0.5 / between,))
+    (value,) = _mixed([line[n] for n in sorted(line)], 590.0)
+    assert value == pytest.approx(1 - 0.5 / 5.9, abs=1e-3)
 
 
 def test_a_folder_without_a_plan_is_told(made: Path, tmp_path: Path) -> None:

@@ -191,20 +191,49 @@ def test_default_comparisons_never_exceed_six(arms: int, budgets: int, count: in
     assert all(c.second == "0" for c in found)
 
 
-def test_at_equal_spend_a_coin_between_two_budgets_is_compared() -> None:
-    """Half way between 10 and 40 tokens lies 25: so does the accuracy."""
+def _spending(config: Config, places: Sequence[tuple[str, str, int, int]]) -> list[CellMeasures]:
+    """Cells of 40 problems: strategy, budget, tokens of a problem, and how many are right."""
+    results = [
+        _result(config, arm, i, float(i < right), budget=budget, usage={"tokens": tokens})
+        for arm, budget, tokens, right in places
+        for i in range(40)
+    ]
+    return measures(config, results)
+
+
+def test_a_strategy_is_held_at_both_budgets_beside_the_spend_of_another() -> None:
+    """At 10 tokens none are right, at 40 all: what 25 come to lies between, and nobody ran it."""
     config = _config(40, budgets=BUDGETS)
-    results = []
-    for arm, budget, tokens, right in [
+    cells = _spending(config, [
         ("greedy", "tokens=10", 25, 10), ("greedy", "tokens=40", 25, 10),
         ("vote", "tokens=10", 10, 0), ("vote", "tokens=40", 40, 40),
-    ]:  # fmt: skip
-        results += [
-            _result(config, arm, i, float(i < right), budget=budget, usage={"tokens": tokens})
-            for i in range(40)
-        ]
-    (row,) = at_equal_spend(config, measures(config, results))
-    assert (row.spend, row.first_accuracy, row.second_accuracy) == (25, 0.5, 0.25)
+    ])  # fmt: skip
+    (row,) = at_equal_spend(config, cells)
+    assert (row.spend, row.first_accuracy, row.second_accuracy) == (25, (0.0, 1.0), (0.25, 0.25))
+    assert row.difference == (-0.25, 0.75)
+    assert row.interval.low < -0.25
+    assert row.interval.high > 0.75
+
+
+def test_of_two_equal_strategies_on_a_curve_that_flattens_neither_is_ahead() -> None:
+    """The straight line from 10 to 40 tokens passes 25 at 20 right ones: the curve has 30 there."""
+    config = _config(40, budgets=BUDGETS)
+    curve = {10: 8, 25: 30, 40: 32}
+    cells = _spending(config, [
+        ("greedy", "tokens=10", 10, curve[10]), ("greedy", "tokens=40", 25, curve[25]),
+        ("vote", "tokens=10", 10, curve[10]), ("vote", "tokens=40", 40, curve[40]),
+    ])  # fmt: skip
+    (row,) = at_equal_spend(config, cells)
+    assert row.spend == 25
+    assert row.difference.low <= 0 <= row.difference.high
+
+
+def test_at_just_the_same_spend_two_results_are_compared_as_they_are() -> None:
+    config = _config(40, budgets={"tokens=10": {"tokens": 10}})
+    cells = _spending(config, [("greedy", "tokens=10", 9, 8), ("vote", "tokens=10", 9, 20)])
+    (row,) = at_equal_spend(config, cells)
+    assert row.difference == pytest.approx((0.3, 0.3))
+    assert row.first_accuracy == (0.5, 0.5)
 
 
 def test_nothing_is_extrapolated_to_an_equal_spend() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shlex
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -25,6 +26,7 @@ ARMS = (
     "vote: sample(n=3, max_tokens=8) >> vote()",
     "--no-figures",
 )
+KINDS = ("task", "model", "strategy", "verdict")
 
 
 @pytest.fixture
@@ -53,6 +55,38 @@ def test_an_evaluation_tells_a_table_a_verdict_and_a_page(
     assert any(name.endswith(".png") for name in names)
     with (folder / "report.csv").open(encoding="utf-8") as file:
         assert [row["strategy"] for row in csv.DictReader(file)] == ["greedy", "vote"]
+
+
+def test_a_summary_is_a_result_file_with_the_command_that_gives_it_again(
+    run_ttc: Cli, use_engine: Use, task: str, tmp_path: Path
+) -> None:
+    use_engine(FakeEngine(adder))
+    path = tmp_path / "sums.json"
+    done = run_ttc("eval", task, *ARMS, "-o", str(tmp_path / "out"), "--json", str(path))
+
+    assert done.returncode == 0, done.stderr
+    made = json.loads(path.read_text(encoding="utf-8"))
+    command = shlex.split(made["command"])
+    assert command[:3] == ["ttc", "eval", "sums.jsonl"]
+    assert ARMS[1] in command
+    assert str(tmp_path) not in made["command"]
+    by_kind = {kind: [row for row in made["rows"] if row["kind"] == kind] for kind in KINDS}
+    assert [len(rows) for rows in by_kind.values()] == [1, 1, 2, 1]
+    ((verdict,), greedy) = by_kind["verdict"], by_kind["strategy"][0]
+    assert verdict["name"] == "sums.jsonl, vote > greedy, tokens=1000"
+    assert verdict["tokens_of_second"] == greedy["tokens_of_a_problem"]
+    assert greedy["problems"] == verdict["problems"] == 40
+    assert verdict["detectable_points"] > 0
+
+
+def test_a_summary_that_cannot_be_kept_is_told_before_anything_runs(
+    run_ttc: Cli, use_engine: Use, task: str, tmp_path: Path
+) -> None:
+    engine = use_engine(FakeEngine(adder))
+    done = run_ttc("eval", task, *ARMS, "--json", str(tmp_path / "nowhere" / "sums.json"))
+    assert done.returncode == 2
+    assert "--json: no file can be written at" in done.stderr
+    assert engine.calls == 0
 
 
 def test_the_same_command_finds_its_folder_and_runs_nothing_again(
@@ -174,6 +208,29 @@ def test_compare_asks_which_of_several_is_meant(
 
     assert "may be several; name one of greedy@tokens=1000, vote@tokens=1000" in several.stderr
     assert "has no results of nobody" in none.stderr
+
+
+def test_where_some_problems_fail_the_first_fault_is_told_beside_the_table(
+    run_ttc: Cli, use_engine: Use, task: str, tmp_path: Path
+) -> None:
+    """A pool that is too small for one strategy on one problem."""
+    pool = tmp_path / "pool.jsonl"
+    rows = [
+        {"schema_version": 1, "problem": f"p{i}", "index": index, "text": "The answer is 1.",
+         "num_tokens": 4, "messages": [{"role": "user", "content": f"What is {i} + 1?"}]}
+        for i in range(3)
+        for index in range(1 if i == 2 else 3)
+    ]  # fmt: skip
+    pool.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    sampled = "vote: sample(n=3, max_tokens=8) >> vote()"
+    done = run_ttc("eval", task, "-s", sampled, "--pool", str(pool), "--no-figures")
+
+    assert done.returncode == 0, done.stderr
+    told = " ".join(done.stderr.split())
+    assert "1 of 3 runs failed, and count as wrong" in told
+    assert "the pool holds 1 completion of problem 'p2'" in told.replace(
+        "completions", "completion"
+    )
 
 
 def test_where_every_problem_fails_the_first_fault_is_told(

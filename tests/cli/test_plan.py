@@ -27,6 +27,7 @@ def test_a_plan_is_chosen_on_one_part_and_told_on_the_other(
         "plan", str(path), "-s", "one: sample(n=1, max_tokens=8) >> vote()",
         "-s", "many: sample(n=5, max_tokens=8) >> vote()", "--budget", "tokens=90",
         "--look", "sample(n=2, max_tokens=8) >> vote()", "-o", str(folder),
+        "--json", str(tmp_path / "told.json"),
     )  # fmt: skip
     done = run_ttc(*command)
     calls = engine.calls
@@ -38,6 +39,10 @@ def test_a_plan_is_chosen_on_one_part_and_told_on_the_other(
     assert "expected, from 12 problems that chose nothing:" in done.stdout
     made = json.loads((folder / "plan.json").read_text(encoding="utf-8"))
     assert made["budget"] == 90
+    rows = json.loads((tmp_path / "told.json").read_text(encoding="utf-8"))["rows"]
+    assert (rows[0]["kind"], rows[0]["chosen_on_problems"]) == ("plan", 12)
+    assert made["recommended"]["arm"] in rows[0]["recommended"]
+    assert any(row["kind"] == "strategy" and row["problems"] == 12 for row in rows)
     assert parse((folder / "route.json").read_text(encoding="utf-8"))
 
 

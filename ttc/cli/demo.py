@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,6 +19,7 @@ from ttc.cli.engines import (
     SpeculateOption,
     engine_of,
 )
+from ttc.cli.result_files import JsonFile, check_target, write_result
 from ttc.cli.terminal import Fault, bars, counted, say, show, table
 from ttc.registry import room
 
@@ -39,14 +39,11 @@ def demo(  # noqa: PLR0913 - every option of the command
     arithmetic: ArithmeticOption = None,
     speculate: SpeculateOption = None,
     acceptance: AcceptanceOption = None,
-    json: Annotated[
-        Path | None, typer.Option("--json", help="Write a result file.", show_default=False)
-    ] = None,
+    json: JsonFile = None,
 ) -> None:
     """Measure what a vote gains over one greedy answer."""
     limits = parse_budget(budget)
-    if json is not None:
-        _check_target(json)
+    check_target(json)
     _check_task(problems, seed)
     with (
         engine_of(model, arithmetic, speculate, acceptance) as engine,
@@ -75,12 +72,6 @@ def demo(  # noqa: PLR0913 - every option of the command
             {"problems": problems, "samples": samples, "budget": budget, "model": model},
             seed,
         )
-
-
-def _check_target(path: Path) -> None:
-    """Finds out before the long run whether its result can be kept."""
-    if path.is_dir() or not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
-        raise Fault(f"--json: no file can be written at {path}")
 
 
 def _check_task(problems: int, seed: int) -> None:
@@ -134,7 +125,4 @@ def _write(path: Path, rows: Sequence[Any], options: dict[str, Any], seed: int) 
     ]
     command = ["ttc", "demo", f"--seed={seed}"]
     command += [f"--{name}={value}" for name, value in options.items()]
-    try:
-        room("benchmarks.results").write_result(path, command=command, rows=content, seed=seed)
-    except OSError as error:
-        raise Fault(f"--json: {path} cannot be written: {error.strerror}") from error
+    write_result(path, content, command, seed)

@@ -22,6 +22,7 @@ from rich.progress import (
 
 from ttc.cli.budgets import parse_budget
 from ttc.cli.engines import DEFAULT_MODEL, MODEL_HELP, default_model, engine_of
+from ttc.cli.result_files import JsonFile, check_target, write_result
 from ttc.cli.terminal import Fault, counted, is_live, note, one_line, say, show, table
 from ttc.config import settings
 from ttc.registry import room
@@ -35,6 +36,7 @@ _SANDBOXES = get_args(SandboxChoice)
 
 
 def eval_(  # noqa: PLR0913 - every option of the command
+    context: typer.Context,
     tasks: Annotated[
         list[str],
         typer.Argument(
@@ -94,8 +96,10 @@ def eval_(  # noqa: PLR0913 - every option of the command
     rate: Annotated[
         float | None, typer.Option(help="Tokens a second, for --dry-run.", show_default="measured")
     ] = None,
+    json: JsonFile = None,
 ) -> None:
     """Compare strategies on tasks at equal budgets; run again, it goes on where it was."""
+    check_target(json)
     if sandbox not in _SANDBOXES:
         raise Fault(f"--sandbox: {sandbox!r} is none of {', '.join(_SANDBOXES)}")
     data_room, set_up = room("benchmarks.data"), room("benchmarks.harness.setup")
@@ -136,7 +140,10 @@ def eval_(  # noqa: PLR0913 - every option of the command
         )
     )
     run_evaluation(made, folder, options)
-    _report(folder, figures)
+    study = _report(folder, figures)
+    if json is not None:
+        rows = room("benchmarks.report.summary").summary(study)
+        write_result(json, rows, context.find_root().obj, made.config.seed)
 
 
 def budgets_of(text: str) -> list[Budget]:
@@ -204,18 +211,24 @@ def run_evaluation(made: Any, folder: Path, options: Any) -> None:
         except KeyboardInterrupt:
             note(f"interrupted; the same command goes on in {folder}")
             raise
-    fault = room("benchmarks.harness.results").only_fault(folder)
-    if fault is not None:
-        raise Fault(f"every problem failed: {fault}")
+    faults = room("benchmarks.harness.results").faults(folder)
+    if faults.num and faults.num == faults.of:
+        raise Fault(f"every problem failed: {faults.first}")
+    if faults.num:
+        note(
+            f"{faults.num:,} of {faults.of:,} runs failed, and count as wrong; the same command "
+            f"runs them again; the first: {faults.first}"
+        )
 
 
-def _report(folder: Path, figures: bool) -> None:
+def _report(folder: Path, figures: bool) -> Any:
     study, written = room("benchmarks.report.write").write_report(folder, figures=figures)
     tell_study(study)
     say("")
     for left in written.left_out:
         note(f"not written: {left}")
     say(f"{folder / 'report.html'} and {counted(len(written.paths) - 1, 'file')} beside it")
+    return study
 
 
 def tell_study(study: Any) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
+from json import dumps
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,6 +11,7 @@ import typer
 
 from ttc.cli.engines import DEFAULT_MODEL, MODEL_HELP, default_model, engine_of
 from ttc.cli.eval import budgets_of, ready, run_evaluation
+from ttc.cli.result_files import JsonFile, check_target, write_result
 from ttc.cli.terminal import Fault, say, show, table
 from ttc.config import settings
 from ttc.registry import room
@@ -24,6 +25,7 @@ _TEST = ("on the other part", "budget", "accuracy", "95 % interval", "tokens")
 
 
 def plan(  # noqa: PLR0913 - every option of the command
+    context: typer.Context,
     task: Annotated[str, typer.Argument(help="As `ttc eval` names them.", show_default=False)],
     strategy: Annotated[
         list[str], typer.Option("--strategy", "-s", metavar="[NAME: ]SPEC", help="A candidate.")
@@ -48,8 +50,10 @@ def plan(  # noqa: PLR0913 - every option of the command
         Path | None,
         typer.Option("--output", "-o", help="A folder.", show_default="found again by its options"),
     ] = None,
+    json: JsonFile = None,
 ) -> None:
     """Choose a strategy for a budget, and one for each difficulty; a kill loses nothing."""
+    check_target(json)
     planner, set_up = room("benchmarks.planner"), room("benchmarks.harness.setup")
     asked = set_up.Asked(
         tasks=(task,),
@@ -73,8 +77,13 @@ def plan(  # noqa: PLR0913 - every option of the command
     _show_plan(made, tuned)
     told = _reported(told, made)
     run_evaluation(told, folder / "told-on", options)
-    _show_told(folder / "told-on", made)
+    study = room("benchmarks.report.study").read_study(folder / "told-on")
+    _show_told(study, made)
     _write(folder, made)
+    if json is not None:
+        told_in: Any = room("benchmarks.report.summary")
+        rows = [*told_in.plan_summary(made, tuned.config), *told_in.summary(study)]
+        write_result(json, rows, context.find_root().obj, seed)
 
 
 def _planned(planner: Any, tuned: Any, folder: Path, spend: float) -> Any:
@@ -138,9 +147,8 @@ def _level(level: Any, tables: Any) -> tuple[str, ...]:
     )
 
 
-def _show_told(folder: Path, made: Any) -> None:
+def _show_told(study: Any, made: Any) -> None:
     tables: Any = room("benchmarks.report.tables")
-    study: Any = room("benchmarks.report.study").read_study(folder)
     best, last = made.recommended, list(study.config.budgets)[-1]
     wanted = {(best.arm, best.budget), ("route", last), (study.config.arms[0].name, best.budget)}
     rows = [
@@ -163,7 +171,7 @@ def _show_told(folder: Path, made: Any) -> None:
 
 
 def _write(folder: Path, made: Any) -> None:
-    values = json.dumps(made.values, indent=2, ensure_ascii=False, allow_nan=False)
+    values = dumps(made.values, indent=2, ensure_ascii=False, allow_nan=False)
     (folder / "plan.json").write_text(values + "\n", encoding="utf-8")
     told = f"\n{folder / 'plan.json'}"
     if made.table is not None:
