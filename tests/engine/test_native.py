@@ -362,8 +362,20 @@ def test_a_row_that_sees_nothing_gives_zeros(kernels: Kernels) -> None:
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="its instructions are of x86-64")
 def test_the_variant_for_newer_processors_compiles() -> None:
     """Here it can be built and loaded, and not run."""
+    newer = ["-march=x86-64-v4", "-mavx512vnni"]
     for part in get_args(build.Part):
-        assert build.load_library(["-march=x86-64-v4", "-mavx512vnni"], part)
+        formats = [f"-DFORMAT={kind}" for kind in range(1, 7)] if part == "blocks" else ["-DX"]
+        assert build.load_libraries([[*newer, one] for one in formats], part)
+
+
+def test_a_model_whose_weights_become_int8_builds_no_kernels_of_files(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They would take longer than its own."""
+    monkeypatch.setenv("TTC_HOME", str(tmp_path))
+    native(folder)
+
+    assert [path.stem[-5:] for path in (tmp_path / "kernels").glob("*.so")] == ["-step"]
 
 
 def test_a_library_is_built_once_and_shared_by_processes(

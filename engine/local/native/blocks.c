@@ -8,23 +8,23 @@
 
 #define MANY_ROWS 12 /* so many that it pays to unpack codes beforehand */
 
-int32_t bytes_of_block(int format) { return block_bytes(format); }
+int32_t bytes_of_block(void) { return BLOCK_BYTES; }
 
 /* Moves rows of codes, [num_rows][inputs], with scales and minima for each group, to their places in panels,
    which begin as zeros. `inputs` is a multiple of the group. */
 void pack_blocks(
-    int format, const uint8_t *codes, const uint16_t *scales, const uint16_t *minima, int num_rows,
+    const uint8_t *codes, const uint16_t *scales, const uint16_t *minima, int num_rows,
     int inputs, int first_row, uint8_t *panels) {
-    const int bits = bits_of(format), more = bits - 4, group = group_of(format);
-    const size_t size = block_bytes(format), blocks = padded(inputs, GROUP) / GROUP;
+    const int more = BITS - 4;
+    const size_t blocks = padded(inputs, GROUP) / GROUP;
     for (int r = first_row; r < first_row + num_rows; r++) {
-        uint8_t *block = panels + r / PANEL * blocks * size, *at = block + r % PANEL * 4;
-        for (int first = 0; first < inputs; first += GROUP, at += size) {
+        uint8_t *block = panels + r / PANEL * blocks * BLOCK_BYTES, *at = block + r % PANEL * 4;
+        for (int first = 0; first < inputs; first += GROUP, at += BLOCK_BYTES) {
             int count = inputs - first < GROUP ? inputs - first : GROUP;
             for (int quad = 0; quad < count / 4; quad++, codes += 4) {
                 uint32_t four, line;
                 memcpy(&four, codes, 4);
-                if (bits == 8) {
+                if (BITS == 8) {
                     memcpy(at + quad * LINE, &four, 4);
                     continue;
                 }
@@ -39,10 +39,10 @@ void pack_blocks(
                 line |= (four >> 4 & (more == 1 ? 0x01010101 : 0x03030303)) << quad % quads * more;
                 memcpy(to, &line, 4);
             }
-            uint8_t *beside = block + first / GROUP * size + r % PANEL * sizeof(uint16_t);
-            for (int g = 0; g < count / group; g++, beside += PANEL * sizeof(uint16_t)) {
-                memcpy(beside + scales_at(format), scales++, sizeof(uint16_t));
-                if (minima) memcpy(beside + minima_at(format), minima++, sizeof(uint16_t));
+            uint8_t *beside = block + first / GROUP * BLOCK_BYTES + r % PANEL * sizeof(uint16_t);
+            for (int g = 0; g < count / COLUMNS; g++, beside += PANEL * sizeof(uint16_t)) {
+                memcpy(beside + SCALES_AT, scales++, sizeof(uint16_t));
+                if (minima) memcpy(beside + MINIMA_AT, minima++, sizeof(uint16_t));
             }
         }
     }
@@ -55,13 +55,12 @@ struct term {
 };
 
 /* Terms of `rows` rows from `row` on, [groups][rows]. */
-static void find_terms(const struct rows *x, int format, int row, int rows, struct term *terms) {
-    const int group = group_of(format), centre = centre_of(format);
-    for (int k = 0; k < x->columns; k += group)
+static void find_terms(const struct rows *x, int row, int rows, struct term *terms) {
+    for (int k = 0; k < x->columns; k += COLUMNS)
         for (int r = row; r < row + rows; r++, terms++) {
-            int32_t sum = sum_of(x, r, k, group);
-            terms->start = format == Q8 ? -SURPLUS * sum : start_few(x->codes + (size_t)r * x->columns + k, group, centre);
-            terms->rest = (centre - offset_of(format)) * sum;
+            int32_t sum = sum_of(x, r, k, COLUMNS);
+            terms->start = FORMAT == Q8 ? -SURPLUS * sum : start_few(x->codes + (size_t)r * x->columns + k, COLUMNS, CENTRE);
+            terms->rest = (CENTRE - OFFSET) * sum;
             terms->unit = x->scales[(size_t)r * (x->columns / GROUP) + k / GROUP];
             terms->sum = terms->unit * (float)sum;
         }
@@ -78,28 +77,27 @@ struct source {
 /* Adds what a group of a block brings. Packed codes are freed in registers, so that memory is read while it is
    computed. */
 INLINE void add_group(
-    const int is_packed, const int format, const int rows, const int vectors, const struct source *from, int b,
+    const int is_packed, const int rows, const int vectors, const struct source *from, int b,
     const int g, const int8_t *activations, size_t columns, const struct term *terms,
     floats totals[TILE_ROWS][TILE_VECTORS]) {
-    const int bits = bits_of(format), group = group_of(format);
-    const uint8_t *block = from->blocks + b * block_bytes(format);
-    const uint8_t *bytes = from->codes + b * from->codes_block_bytes + g * group / 4 * LINE;
+    const uint8_t *block = from->blocks + b * BLOCK_BYTES;
+    const uint8_t *bytes = from->codes + b * from->codes_block_bytes + g * COLUMNS / 4 * LINE;
     ints sums[TILE_ROWS][TILE_VECTORS], upper[TILE_VECTORS];
-    const size_t share = (block_bytes(format) / (GROUP / group) + LINE - 1) / LINE * LINE;
+    const size_t share = (BLOCK_BYTES / (GROUP / COLUMNS) + LINE - 1) / LINE * LINE;
     for (int p = 0; p < vectors / PARTS; p++)
         for (size_t at = 0; at < share; at += LINE)
             prefetch(block + (vectors / PARTS + p) * from->panel_bytes + g * share + at);
     for (int r = 0; r < rows; r++)
         for (int v = 0; v < vectors; v++) sums[r][v] = (ints){} + terms[r].start;
-    for (int v = 0; is_packed && bits > 4 && v < vectors; v++)
+    for (int v = 0; is_packed && BITS > 4 && v < vectors; v++)
         upper[v] = load_ints(block + v / PARTS * from->panel_bytes + upper_at(g) + v % PARTS * 4 * WIDTH);
-    for (int line = 0; line < group / 8; line++, activations += 8) {
+    for (int line = 0; line < COLUMNS / 8; line++, activations += 8) {
         ints codes[TILE_VECTORS][2];
         for (int v = 0; v < vectors; v++) {
             size_t at = v % PARTS * 4 * WIDTH;
             if (is_packed) {
-                at += v / PARTS * from->panel_bytes + codes_at(format, g) + line * LINE;
-                free_codes(bits, load_ints(block + at), &upper[v], codes[v]);
+                at += v / PARTS * from->panel_bytes + codes_at(g) + line * LINE;
+                free_codes(load_ints(block + at), &upper[v], codes[v]);
             } else {
                 at += v / PARTS * from->codes_panel_bytes + 2 * line * LINE;
                 codes[v][0] = load_ints(bytes + at);
@@ -111,7 +109,7 @@ INLINE void add_group(
                 int32_t four;
                 memcpy(&four, activations + r * columns + half * 4, sizeof four);
                 for (int v = 0; v < vectors; v++)
-                    if (format == Q8)
+                    if (FORMAT == Q8)
                         sums[r][v] = dot(sums[r][v], codes[v][half], (ints){} + four);
                     else
                         sums[r][v] = dot_few(sums[r][v], codes[v][half], (ints){} + four);
@@ -120,69 +118,68 @@ INLINE void add_group(
     for (int v = 0; v < vectors; v++) {
         const uint8_t *beside =
             block + v / PARTS * from->panel_bytes + (g * PANEL + v % PARTS * WIDTH) * sizeof(uint16_t);
-        floats scale = load_halves((const uint16_t *)(beside + scales_at(format))), minimum = {};
-        if (has_minimum(format)) minimum = load_halves((const uint16_t *)(beside + minima_at(format)));
+        floats scale = load_halves((const uint16_t *)(beside + SCALES_AT)), minimum = {};
+        if (HAS_MINIMUM) minimum = load_halves((const uint16_t *)(beside + MINIMA_AT));
         for (int r = 0; r < rows; r++) {
-            ints sum = format == Q8 ? sums[r][v] : widened(sums[r][v]);
-            if (centre_of(format) != offset_of(format)) sum += terms[r].rest;
+            ints sum = FORMAT == Q8 ? sums[r][v] : widened(sums[r][v]);
+            if (CENTRE != OFFSET) sum += terms[r].rest;
             totals[r][v] += to_floats(sum) * (scale * terms[r].unit);
-            if (has_minimum(format)) totals[r][v] += minimum * terms[r].sum;
+            if (HAS_MINIMUM) totals[r][v] += minimum * terms[r].sum;
         }
     }
 }
 
 /* `rows` rows times `panels` panels. What decides which instructions there are is known when it is compiled. */
 INLINE void tile(
-    const int is_packed, const int format, const int rows, const int panels, const struct matrix *matrix,
+    const int is_packed, const int rows, const int panels, const struct matrix *matrix,
     const struct source *from, int panel, const struct rows *x, int row, const struct place *place) {
-    const int group = group_of(format);
     const int8_t *activations = x->codes + (size_t)row * x->columns;
-    const struct term *terms = from->terms + (size_t)row * (x->columns / group);
+    const struct term *terms = from->terms + (size_t)row * (x->columns / COLUMNS);
     floats totals[TILE_ROWS][TILE_VECTORS] = {};
     for (int b = 0; b < x->columns / GROUP; b++)
-        for (int g = 0; g < GROUP / group; g++, activations += group, terms += rows)
-            add_group(is_packed, format, rows, panels * PARTS, from, b, g, activations, x->columns, terms, totals);
+        for (int g = 0; g < GROUP / COLUMNS; g++, activations += COLUMNS, terms += rows)
+            add_group(is_packed, rows, panels * PARTS, from, b, g, activations, x->columns, terms, totals);
     put_tile(rows, panels * PARTS, matrix, panel, totals[0], place);
 }
 
 /* The codes of panels as bytes, once for all rows. */
-INLINE void unpack(const int format, const struct source *from, int panels, int blocks, uint8_t *to) {
+INLINE void unpack(const struct source *from, int panels, int blocks, uint8_t *to) {
     for (int p = 0; p < panels; p++)
         for (int b = 0; b < blocks; b++)
-            for (int g = 0; g < GROUP / group_of(format); g++) {
-                const uint8_t *block = from->blocks + p * from->panel_bytes + b * block_bytes(format);
+            for (int g = 0; g < GROUP / COLUMNS; g++) {
+                const uint8_t *block = from->blocks + p * from->panel_bytes + b * BLOCK_BYTES;
                 for (int part = 0; part < PARTS; part++) {
                     const size_t beside = part * 4 * WIDTH;
                     ints codes[2], upper = {};
-                    if (bits_of(format) > 4) upper = load_ints(block + upper_at(g) + beside);
-                    for (int line = 0; line < group_of(format) / 8; line++) {
-                        ints packed = load_ints(block + codes_at(format, g) + line * LINE + beside);
-                        free_codes(bits_of(format), packed, &upper, codes);
+                    if (BITS > 4) upper = load_ints(block + upper_at(g) + beside);
+                    for (int line = 0; line < COLUMNS / 8; line++) {
+                        ints packed = load_ints(block + codes_at(g) + line * LINE + beside);
+                        free_codes(packed, &upper, codes);
                         memcpy(to + 2 * line * LINE + beside, &codes[0], sizeof *codes);
                         memcpy(to + (2 * line + 1) * LINE + beside, &codes[1], sizeof *codes);
                     }
                 }
-                to += group_of(format) / 4 * LINE;
+                to += COLUMNS / 4 * LINE;
             }
 }
 
 /* All rows times some panels. `room` holds the panels' codes as bytes, where there are many rows. */
-INLINE void strip(
-    const int format, const int panels, const struct matrix *matrix, int panel, const struct rows *x, int num_rows,
+INLINE void strip_by(
+    const int panels, const struct matrix *matrix, int panel, const struct rows *x, int num_rows,
     const struct term *terms, uint8_t *room, struct place place) {
-    const int blocks = x->columns / GROUP, is_packed = format != Q8;
+    const int blocks = x->columns / GROUP, is_packed = FORMAT != Q8;
     struct source from = {.codes = room, .codes_block_bytes = GROUP * PANEL, .terms = terms};
-    from.panel_bytes = blocks * block_bytes(format);
+    from.panel_bytes = blocks * BLOCK_BYTES;
     from.codes_panel_bytes = blocks * from.codes_block_bytes;
     from.blocks = matrix->panels + panel * from.panel_bytes;
     if (!is_packed) {
         from.codes = from.blocks;
         from.codes_panel_bytes = from.panel_bytes;
-        from.codes_block_bytes = block_bytes(format);
+        from.codes_block_bytes = BLOCK_BYTES;
     }
-    if (is_packed && room) unpack(format, &from, panels, blocks, room);
+    if (is_packed && room) unpack(&from, panels, blocks, room);
     int row = 0;
-#define ROWS(n, is_packed) tile(is_packed, format, n, panels, matrix, &from, panel, x, row, &place)
+#define ROWS(n, is_packed) tile(is_packed, n, panels, matrix, &from, panel, x, row, &place)
     for (; row + TILE_ROWS <= num_rows; row += TILE_ROWS, place.out += TILE_ROWS * place.stride)
         if (from.codes)
             ROWS(TILE_ROWS, 0);
@@ -195,53 +192,35 @@ INLINE void strip(
     }
 }
 
-/* A function for each format, as one of all of them would take a compiler many times longer. */
-typedef void stripper(
-    const struct matrix *matrix, int panel, int panels, const struct rows *x, int num_rows,
-    const struct term *terms, uint8_t *room, struct place place);
-
-#define STRIPPER(format) \
-    static __attribute__((noinline)) void strip_##format( \
-        const struct matrix *matrix, int panel, int panels, const struct rows *x, int num_rows, \
-        const struct term *terms, uint8_t *room, struct place place) { \
-        if (panels == TILE_PANELS) \
-            strip(format, TILE_PANELS, matrix, panel, x, num_rows, terms, room, place); \
-        else \
-            strip(format, 1, matrix, panel, x, num_rows, terms, room, place); \
-    }
-STRIPPER(Q4)
-STRIPPER(Q4_MINIMUM)
-STRIPPER(Q5)
-STRIPPER(Q5_MINIMUM)
-STRIPPER(Q6)
-STRIPPER(Q8)
-
-static stripper *const strippers[] = {
-    [Q4] = strip_Q4, [Q4_MINIMUM] = strip_Q4_MINIMUM, [Q5] = strip_Q5, [Q5_MINIMUM] = strip_Q5_MINIMUM,
-    [Q6] = strip_Q6, [Q8] = strip_Q8,
-};
+static __attribute__((noinline)) void strip(
+    int panels, const struct matrix *matrix, int panel, const struct rows *x, int num_rows, const struct term *terms,
+    uint8_t *room, struct place place) {
+    if (TILE_PANELS == 1 || panels == TILE_PANELS)
+        strip_by(TILE_PANELS, matrix, panel, x, num_rows, terms, room, place);
+    else
+        strip_by(1, matrix, panel, x, num_rows, terms, room, place);
+}
 
 void multiply_blocks(
     const struct matrix *matrix, const struct rows *x, int num_rows, float *out, int stride, int adds) {
     const int panels = padded(matrix->outputs, PANEL) / PANEL, count = (panels + TILE_PANELS - 1) / TILE_PANELS;
-    const int groups = x->columns / group_of(matrix->format);
+    const int groups = x->columns / COLUMNS;
     struct term *terms = malloc((size_t)num_rows * groups * sizeof *terms);
 #pragma omp parallel
     {
 #pragma omp for schedule(static)
         for (int row = 0; row < num_rows; row += TILE_ROWS) {
             int rows = num_rows - row < TILE_ROWS ? num_rows - row : TILE_ROWS;
-            find_terms(x, matrix->format, row, rows, terms + (size_t)row * groups);
+            find_terms(x, row, rows, terms + (size_t)row * groups);
         }
         uint8_t *room = 0; /* without one, each tile unpacks for itself, to the same bits */
-        if (num_rows >= MANY_ROWS && matrix->format != Q8)
+        if (num_rows >= MANY_ROWS && FORMAT != Q8)
             room = aligned_alloc(LINE, (size_t)TILE_PANELS * PANEL * x->columns);
 #pragma omp for schedule(static)
         for (int s = 0; s < count; s++) {
             int panel = s * TILE_PANELS, at_once = panel + TILE_PANELS <= panels ? TILE_PANELS : 1;
             for (; panel < panels && panel < (s + 1) * TILE_PANELS; panel += at_once)
-                strippers[matrix->format](
-                    matrix, panel, at_once, x, num_rows, terms, room, place_of(matrix, panel, out, stride, adds));
+                strip(at_once, matrix, panel, x, num_rows, terms, room, place_of(matrix, panel, out, stride, adds));
         }
         free(room);
     }

@@ -26,7 +26,7 @@ from typing import Literal
 from ttc.config import settings
 from ttc.errors import EngineError
 
-__all__ = ["OPTIONS", "Part", "describe", "load_library"]
+__all__ = ["OPTIONS", "Part", "describe", "load_libraries", "load_library"]
 
 Part = Literal["step", "blocks", "roofs"]
 """What every model needs, what those need that keep the codes of a file, and what measures."""
@@ -53,19 +53,28 @@ def load_library(options: Sequence[str] = OPTIONS, part: Part = "step") -> ctype
     Raises:
         EngineError: there is no C compiler, it cannot build them, or they cannot be kept.
     """
+    return load_libraries([options], part)[0]
+
+
+def load_libraries(variants: Sequence[Sequence[str]], part: Part) -> list[ctypes.CDLL]:
+    """A part with each of several options. Those that are not there yet are built side by side."""
     compiler = _compiler()
-    path = _place(compiler, options, part)
+    paths = {_place(compiler, options, part): options for options in variants}
+    folder = settings().home.value / "kernels"
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with (path.parent / "lock").open("w") as lock:
+        folder.mkdir(parents=True, exist_ok=True)
+        with (folder / "lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)  # of many processes one builds, and the others wait
-            if not path.exists():
-                _build(compiler, options, part, path)
-                _remove_old(path.parent)
-            os.utime(path)
-        return ctypes.CDLL(str(path))
+            missing = [path for path in paths if not path.exists()]
+            with ThreadPoolExecutor() as pool:
+                list(pool.map(lambda path: _build(compiler, paths[path], part, path), missing))
+            if missing:
+                _remove_old(folder)
+            for path in paths:
+                os.utime(path)
+        return [ctypes.CDLL(str(path)) for path in paths]
     except OSError as error:
-        raise EngineError(f"the kernels cannot be kept in {path.parent}: {error}") from error
+        raise EngineError(f"the kernels cannot be kept in {folder}: {error}") from error
 
 
 def describe() -> str:

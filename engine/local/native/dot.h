@@ -6,7 +6,7 @@
 
 /* What `dot` adds too much for each unit of the activations' sum. The VNNI instructions multiply
    unsigned with signed bytes, so weights are moved up by 128 and the surplus is taken off again. */
-#if defined(__AVX512VNNI__) && !defined(TTC_PORTABLE)
+#if WIDTH == 16
 #define SURPLUS 128
 #else
 #define SURPLUS 0
@@ -15,14 +15,12 @@
 /* sums + the dot products of four bytes of `weights` with four of `activations`, lane by lane.
    Bytes lie in [-127, 127], so the 16-bit sums of pairs on AVX2 cannot saturate. */
 INLINE ints dot(ints sums, ints weights, ints activations) {
-#if defined(__AVX512VNNI__) && !defined(TTC_PORTABLE)
-    __m512i moved = _mm512_xor_si512((__m512i)weights, _mm512_set1_epi8((char)0x80));
-    return (ints)_mm512_dpbusd_epi32((__m512i)sums, moved, (__m512i)activations);
-#elif defined(__AVX2__) && !defined(TTC_PORTABLE)
-    __m256i w = (__m256i)weights;
-    __m256i pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8((__m256i)activations, w));
-    ints sum = sums + (ints)_mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
-    __asm__("" : "+x"(sum)); /* else gcc puts all additions off, and products do not fit registers */
+#if WIDTH == 16
+    return add_products(sums, (bytes)weights ^ -128, (bytes)activations);
+#elif WIDTH == 8
+    shorts pairs = byte_products(absolute((bytes)weights), give_signs((bytes)activations, (bytes)weights));
+    ints sum = sums + short_products(pairs, (shorts){} + 1);
+    AT_ONCE(sum); /* else gcc puts all additions off, and products do not fit registers */
     return sum;
 #else
     for (int byte = 24; byte >= 0; byte -= 8)
@@ -35,12 +33,11 @@ INLINE ints dot(ints sums, ints weights, ints activations) {
    instructions; they may overflow on the way, but not in the end, as `start_few` takes off the codes' centre: a sum
    is over half of a group, and 16 * 127 * 15, 16 * 127 * 16 and 8 * 127 * 32 are below 2^15. `widened` adds the two. */
 INLINE ints dot_few(ints sums, ints weights, ints activations) {
-#if defined(__AVX512VNNI__) && !defined(TTC_PORTABLE)
-    return (ints)_mm512_dpbusd_epi32((__m512i)sums, (__m512i)weights, (__m512i)activations);
-#elif defined(__AVX2__) && !defined(TTC_PORTABLE)
-    __m256i pairs = _mm256_maddubs_epi16((__m256i)weights, (__m256i)activations);
-    __m256i sum = _mm256_add_epi16((__m256i)sums, pairs);
-    __asm__("" : "+x"(sum)); /* else gcc puts all additions off, and products do not fit registers */
+#if WIDTH == 16
+    return add_products(sums, (bytes)weights, (bytes)activations);
+#elif WIDTH == 8
+    shorts sum = (shorts)sums + byte_products((bytes)weights, (bytes)activations);
+    AT_ONCE(sum); /* else gcc puts all additions off, and products do not fit registers */
     return (ints)sum;
 #else
     return dot(sums, weights, activations);
@@ -48,8 +45,8 @@ INLINE ints dot_few(ints sums, ints weights, ints activations) {
 }
 
 INLINE ints widened(ints sums) {
-#if defined(__AVX2__) && !defined(__AVX512VNNI__) && !defined(TTC_PORTABLE)
-    return (ints)_mm256_madd_epi16((__m256i)sums, _mm256_set1_epi16(1));
+#if WIDTH == 8
+    return short_products((shorts)sums, (shorts){} + 1);
 #else
     return sums;
 #endif
@@ -62,7 +59,7 @@ INLINE int32_t start_few(const int8_t *activations, int count, int centre) {
         first += activations[i] + activations[i + 1];
         second += activations[i + 2] + activations[i + 3];
     }
-#if defined(__AVX2__) && !defined(__AVX512VNNI__) && !defined(TTC_PORTABLE)
+#if WIDTH == 8
     return (uint16_t)(-centre * first) | (int32_t)((uint32_t)(-centre * second) << 16);
 #else
     return -centre * (first + second);

@@ -1,4 +1,4 @@
-/* Vectors as wide as the processor has them, by the compiler's vector extensions.
+/* What the kernels do with vectors, by the compiler's vector extensions.
 
    A sum that runs across lanes goes over 16 of them, whatever the width, and they are added in one
    order. With -ffp-contract=off (a fused multiply-add rounds once less) every float below is then
@@ -10,25 +10,10 @@
 #include <stdint.h>
 #include <string.h>
 
-#if defined(__x86_64__) && !defined(TTC_PORTABLE)
-#include <immintrin.h>
-#endif
-
-#if defined(__AVX512VNNI__) && !defined(TTC_PORTABLE)
-#define WIDTH 16
-#elif defined(__AVX2__) && !defined(TTC_PORTABLE)
-#define WIDTH 8
-#else
-#define WIDTH 4
-#endif
+#include "instructions.h"
 
 #define LANES 16
 #define PARTS (LANES / WIDTH)
-
-typedef float floats __attribute__((vector_size(4 * WIDTH)));
-typedef int32_t ints __attribute__((vector_size(4 * WIDTH)));
-
-#define INLINE static inline __attribute__((always_inline))
 
 /* Lets what was added to a vector be computed before what follows. Without it gcc mixes many additions on AVX2, and
    their sums do not fit the 16 registers. */
@@ -56,39 +41,6 @@ INLINE floats all(float x) { return x - (floats){}; }
 
 INLINE floats choose(ints mask, floats yes, floats no) {
     return (floats)(((ints)yes & mask) | ((ints)no & ~mask));
-}
-
-/* a > b ? a : b, lane by lane, which is one instruction of x86. */
-INLINE floats larger(floats a, floats b) {
-#if WIDTH == 16
-    return _mm512_max_ps(a, b);
-#elif WIDTH == 8
-    return _mm256_max_ps(a, b);
-#else
-    return choose(a > b, a, b);
-#endif
-}
-
-/* a < b ? a : b */
-INLINE floats smaller(floats a, floats b) {
-#if WIDTH == 16
-    return _mm512_min_ps(a, b);
-#elif WIDTH == 8
-    return _mm256_min_ps(a, b);
-#else
-    return choose(a < b, a, b);
-#endif
-}
-
-/* Whether a lane of a comparison is true. */
-INLINE int any(ints mask) {
-#if WIDTH == 8
-    return _mm256_movemask_epi8((__m256i)mask) != 0;
-#elif WIDTH == 16
-    return _mm512_test_epi32_mask((__m512i)mask, (__m512i)mask) != 0;
-#else
-    return (mask[0] | mask[1] | mask[2] | mask[3]) != 0;
-#endif
 }
 
 INLINE floats magnitude(floats v) { return (floats)((ints)v & 0x7fffffff); }
@@ -154,14 +106,12 @@ INLINE float inverse_rms(const float *x, int n, float eps) {
 /* Float16 to float, which is exact. Multiplying by 2^112 moves the exponent to its new bias, also of the
    numbers below the normal ones. */
 INLINE floats load_halves(const uint16_t *from) {
-#if WIDTH == 16
-    return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)from));
-#elif WIDTH == 8 && defined(__F16C__)
-    return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)from));
+    halves from_memory;
+    memcpy(&from_memory, from, sizeof from_memory);
+#if WIDTH == 16 || (WIDTH == 8 && defined(__F16C__))
+    return widen_halves(from_memory);
 #else
-    uint16_t halves __attribute__((vector_size(2 * WIDTH)));
-    memcpy(&halves, from, sizeof halves);
-    ints bits = __builtin_convertvector(halves, ints), moved = (bits & 0x7fff) << 13;
+    ints bits = __builtin_convertvector(from_memory, ints), moved = (bits & 0x7fff) << 13;
     ints finite = (ints)((floats)moved * 0x1p112f);
     ints is_finite = (bits & 0x7c00) != 0x7c00;
     return (floats)((finite & is_finite) | ((moved | 0x7f800000) & ~is_finite) | (bits & 0x8000) << 16);

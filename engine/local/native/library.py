@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from ctypes import CDLL, POINTER, Structure, c_float, c_int32, c_void_p, cast
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
-from ttc.engine.local.native.build import OPTIONS, load_library
+from ttc.engine.local.native.build import OPTIONS, load_libraries, load_library
 
 __all__ = [
     "DRAW",
     "DRAWN",
     "GROUP",
+    "INT8",
     "PANEL",
     "PART",
     "SEGMENT",
@@ -31,6 +32,8 @@ __all__ = [
 GROUP, PART, PANEL, SEGMENT = 64, 16, 16, 256
 """Columns of activations that share a scale, and of which the sum is known; outputs that lie
 together; and positions that attention folds one chunk after another. See `step.h`."""
+INT8 = 0
+"""The format of matrices that is our own."""
 
 
 class MatrixStruct(Structure):
@@ -191,7 +194,7 @@ class Kernels:
         self._pack, self._run_step = library.pack, library.run_step
         self._pack.argtypes = [c_void_p, c_int32, c_int32, c_int32, c_void_p, c_void_p]
         self.library = library
-        self._blocks: CDLL | None = None
+        self._formats: dict[int, CDLL] = {}
         self._run_step.argtypes = [POINTER(ModelStruct), POINTER(StepStruct)]
         self._measure_rows, self._sample = library.measure_rows, library.sample
         self._measure_rows.argtypes = [c_void_p, c_int32, c_int32, c_void_p]
@@ -208,6 +211,17 @@ class Kernels:
         rows, inputs = weight.shape
         self._pack(weight.data_ptr(), rows, inputs, first_row, panels.data_ptr(), scales.data_ptr())
 
+    def load_formats(self, kinds: Set[int]) -> None:
+        """Loads the kernels of formats of files, which the step finds from then on."""
+        missing = sorted(kinds - {INT8, *self._formats})
+        found = load_libraries([(*self.options, f"-DFORMAT={kind}") for kind in missing], "blocks")
+        for kind, blocks in zip(missing, found, strict=True):
+            blocks.pack_blocks.argtypes = [*[c_void_p] * 3, *[c_int32] * 3, c_void_p]
+            blocks.pack_blocks.restype, blocks.bytes_of_block.restype = None, c_int32
+            multipliers = (c_void_p * (1 + max(kinds))).in_dll(self.library, "multiply_codes")
+            multipliers[kind] = cast(blocks.multiply_blocks, c_void_p).value
+            self._formats[kind] = blocks
+
     def pack_blocks(
         self,
         kind: int,
@@ -219,8 +233,7 @@ class Kernels:
     ) -> None:
         """Moves rows of codes (n, inputs), scales and minima (n, groups) into panels."""
         codes, scales, minima = coded
-        self._of_blocks().pack_blocks(
-            kind,
+        self._formats[kind].pack_blocks(
             codes.ctypes.data,
             scales.ctypes.data,
             None if minima is None else minima.ctypes.data,
@@ -231,19 +244,7 @@ class Kernels:
 
     def block_bytes(self, kind: int) -> int:
         """Bytes of GROUP columns of PANEL outputs in a format of `step.h`."""
-        return int(self._of_blocks().bytes_of_block(kind))
-
-    def _of_blocks(self) -> CDLL:
-        """The kernels of formats of files, which the step finds from now on."""
-        if self._blocks is None:
-            blocks = load_library(self.options, "blocks")
-            blocks.pack_blocks.argtypes = [c_int32, *[c_void_p] * 3, *[c_int32] * 3, c_void_p]
-            blocks.pack_blocks.restype, blocks.bytes_of_block.restype = None, c_int32
-            blocks.bytes_of_block.argtypes = [c_int32]
-            address = cast(blocks.multiply_blocks, c_void_p)
-            c_void_p.in_dll(self.library, "multiply_codes").value = address.value
-            self._blocks = blocks
-        return self._blocks
+        return GROUP * PANEL if kind == INT8 else int(self._formats[kind].bytes_of_block())
 
     def run_step(self, model: ModelStruct, step: StepStruct) -> None:
         """Computes a step; see `step.c`."""

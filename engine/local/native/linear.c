@@ -1,5 +1,6 @@
-/* Linear layers: int8 weights times int8 activations, each with a scale for 64 columns. Products are summed in integers within a group, and groups are added as
-   floats from left to right. So an output depends on its own row alone, to the bit. */
+/* Linear layers: int8 weights times int8 activations, each with a scale for 64 columns. Products are summed in
+   integers within a group, and groups are added as floats from left to right. So an output depends on its own row
+   alone, to the bit. */
 #include "dot.h"
 #include "tile.h"
 
@@ -136,7 +137,7 @@ static void multiply_int8(
     }
 }
 
-multiplier *multiply_codes;
+multiplier *multiply_codes[Q8 + 1];
 
 /* out [num_rows][outputs] = x weight^T * scales + bias, or that added to what is there. */
 void multiply(const struct linear *weight, const struct rows *x, int num_rows, float *out, int adds) {
@@ -147,6 +148,6 @@ void multiply(const struct linear *weight, const struct rows *x, int num_rows, f
         if (matrix->format == INT8)
             multiply_int8(matrix, x, num_rows, out, weight->outputs, adds);
         else
-            multiply_codes(matrix, x, num_rows, out, weight->outputs, adds);
+            multiply_codes[matrix->format](matrix, x, num_rows, out, weight->outputs, adds);
     }
 }

@@ -37,11 +37,10 @@ static void split_row(const struct splits *to, int row) {
         struct split *split = &to->groups[(size_t)g * to->num_rows + row];
         ints sums = {};
         for (int half = 0; half < 2; half++) {
-            __m256i own = (__m256i)load_ints(codes + half * 32);
-            __m256i sign = _mm256_cmpgt_epi8(_mm256_setzero_si256(), own), magnitude = _mm256_abs_epi8(own);
+            bytes own = (bytes)load_ints(codes + half * 32), sign = own < 0, magnitude = absolute(own);
             memcpy(split->magnitudes + half * WIDTH, &magnitude, sizeof magnitude);
             memcpy(split->signs + half * WIDTH, &sign, sizeof sign);
-            sums += (ints)_mm256_sad_epu8(_mm256_and_si256(magnitude, sign), _mm256_setzero_si256());
+            sums += differences(magnitude & sign, (bytes){});
         }
         to->negatives[(size_t)g * to->num_rows + row] = sums[0] + sums[2] + sums[4] + sums[6];
     }
@@ -54,7 +53,7 @@ INLINE void add_group(
     const struct splits *x, int group, int row, floats *totals) {
     const size_t at = (size_t)group * x->num_rows + row;
     const struct split *splits = &x->groups[at];
-    const __m256i ones = _mm256_set1_epi16(1);
+    const shorts ones = (shorts){} + 1;
     ints sums[MOST_AT_ONCE][VECTORS];
 #pragma GCC unroll 3
     for (int r = 0; r < rows; r++)
@@ -64,13 +63,12 @@ INLINE void add_group(
     for (int quad = 0; quad < GROUP / 4; quad++) {
 #pragma GCC unroll 3
         for (int r = 0; r < rows; r++) {
-            __m256i magnitude = _mm256_set1_epi32(splits[r].magnitudes[quad]);
-            __m256i sign = _mm256_set1_epi32(splits[r].signs[quad]);
+            bytes magnitude = (bytes)((ints){} + splits[r].magnitudes[quad]);
+            ints sign = (ints){} + splits[r].signs[quad];
 #pragma GCC unroll 4
             for (int v = 0; v < vectors; v++) {
                 ints own = load_ints(weights[v / PARTS] + quad * 4 * PANEL + v % PARTS * 4 * WIDTH);
-                __m256i pairs = _mm256_maddubs_epi16(magnitude, _mm256_xor_si256((__m256i)own, sign));
-                sums[r][v] += (ints)_mm256_madd_epi16(pairs, ones);
+                sums[r][v] += short_products(byte_products(magnitude, (bytes)(own ^ sign)), ones);
                 AT_ONCE(sums[r][v]);
             }
         }

@@ -38,6 +38,7 @@ from ttc.errors import EngineError
 __all__ = ["NativeModel"]
 
 _MAX_GROUP, _MAX_HEAD_DIM = 16, 256  # see attention.c
+_EMBEDDING = "token_embd.weight"
 
 
 class NativeModel:
@@ -68,7 +69,7 @@ class NativeModel:
         self.check(config)
         self.config, self.costs = config, config.costs(kv_number_bytes=2)
         self._kernels, self._sampler = kernels, NativeSampler(kernels)
-        self._embedding = weights["token_embd.weight"]  # (vocab, hidden)
+        self._embedding = weights[_EMBEDDING]  # (vocab, hidden)
         self._rotation = Rotation(config.rope, config.head_dim)
         self._room = Room(config)
         self._kept: list[object] = []  # what structures point to
@@ -78,6 +79,7 @@ class NativeModel:
         self._reward: Linear | None = None
         head = LinearStruct()
         with Packer(kernels, keeps_codes=keeps_codes) as packer:
+            packer.prepare(r for n, r in weights.items() if n != _EMBEDDING or config.tied)
             if config.reward is not None:
                 self._reward = reward_layers(config.reward, weights, torch.float32)
             else:

@@ -43,11 +43,10 @@ int32_t read_memory(const int32_t *from, size_t count, int threads) {
 /* Sums + products of bytes, with the fewest instructions; on AVX2 the kernels' own `dot` also has to
    move signs, as only one side may be signed. */
 INLINE ints fastest_dot(ints sums, ints weights, ints activations) {
-#if defined(__AVX512VNNI__) && !defined(TTC_PORTABLE)
-    return (ints)_mm512_dpbusd_epi32((__m512i)sums, (__m512i)weights, (__m512i)activations);
-#elif defined(__AVX2__) && !defined(TTC_PORTABLE)
-    __m256i pairs = _mm256_maddubs_epi16((__m256i)weights, (__m256i)activations);
-    return sums + (ints)_mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
+#if WIDTH == 16
+    return add_products(sums, (bytes)weights, (bytes)activations);
+#elif WIDTH == 8
+    return sums + short_products(byte_products((bytes)weights, (bytes)activations), (shorts){} + 1);
 #else
     return dot(sums, weights, activations);
 #endif
@@ -71,34 +70,36 @@ double multiply_bytes(int64_t rounds, int threads) {
     return (double)rounds * SUMS * WIDTH * 4;
 }
 
-#if defined(__AVX512BF16__) && !defined(TTC_PORTABLE)
-typedef __m512 products;
+#if defined(__AVX512BF16__) && WIDTH == 16
 #define PRODUCTS (2 * WIDTH)
-#define FASTEST_PRODUCT(sum, a, b) _mm512_dpbf16_ps(sum, (__m512bh)(a), (__m512bh)(b))
-#elif defined(__AVX512F__) && !defined(TTC_PORTABLE) && WIDTH == 16
-typedef __m512 products;
+#define FASTEST "vdpbf16ps"
+#elif defined(__FMA__) && WIDTH > 4
 #define PRODUCTS WIDTH
-#define FASTEST_PRODUCT(sum, a, b) _mm512_fmadd_ps(a, b, sum)
-#elif defined(__FMA__) && !defined(TTC_PORTABLE) && WIDTH == 8
-typedef __m256 products;
-#define PRODUCTS WIDTH
-#define FASTEST_PRODUCT(sum, a, b) _mm256_fmadd_ps(a, b, sum)
+#define FASTEST "vfmadd231ps"
 #else
-typedef floats products;
 #define PRODUCTS WIDTH
-#define FASTEST_PRODUCT(sum, a, b) ((sum) + (a) * (b))
 #endif
+
+/* sum + a * b, or sums of two products of bf16. */
+INLINE floats fastest_product(floats sum, floats a, floats b) {
+#ifdef FASTEST
+    __asm__(FASTEST " %2, %1, %0" : "+v"(sum) : "v"(a), "v"(b));
+    return sum;
+#else
+    return sum + a * b;
+#endif
+}
 
 /* Multiplies floats, or bf16 where the processor can, likewise. */
 double multiply_floats(int64_t rounds, int threads) {
 #pragma omp parallel num_threads(threads)
     {
-        products sums[SUMS] = {}, a = {}, b = {};
+        floats sums[SUMS] = {}, a = {}, b = {};
         for (int64_t r = 0; r < rounds; r++) {
 #pragma GCC unroll 10
             for (int i = 0; i < SUMS; i++) {
                 CHANGE(a);
-                sums[i] = FASTEST_PRODUCT(sums[i], a, b);
+                sums[i] = fastest_product(sums[i], a, b);
             }
         }
 #pragma GCC unroll 10

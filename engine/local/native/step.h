@@ -101,7 +101,7 @@ int multiply_many(const struct matrix *matrix, const struct rows *x, int num_row
 /* As `multiply`, of one matrix with the codes of a file. */
 typedef void multiplier(const struct matrix *matrix, const struct rows *x, int num_rows, float *out, int stride, int adds);
 multiplier multiply_blocks;
-extern multiplier *multiply_codes; /* that one, where its library is loaded: few models need it */
+extern multiplier *multiply_codes[Q8 + 1]; /* that of each format, where its library is loaded: few models need one */
 void plan_items(struct step *step, int kv_heads);
 void rotate_and_write(const struct model *model, const struct layer *layer, const struct step *step);
 void attend(const struct model *model, const struct layer *layer, const struct step *step);

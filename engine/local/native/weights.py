@@ -6,7 +6,7 @@ of blocks of 32 to the bit, those of blocks of 256, which are products, rounded 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import groupby
 from typing import Self
@@ -15,15 +15,14 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from ttc.engine.local.files.dequantise import Coded
+from ttc.engine.local.files.dequantise import Coded, Coding
 from ttc.engine.local.files.loader import Rows
 from ttc.engine.local.files.tensor import Tensor
-from ttc.engine.local.native.library import GROUP, PANEL, Kernels, LinearStruct, MatrixStruct
+from ttc.engine.local.native.library import GROUP, INT8, PANEL, Kernels, LinearStruct, MatrixStruct
 
 __all__ = ["Packer", "QuantisedLinear"]
 
 _PIECE = 1 << 18  # values that are read at once: they stay in the processor's cache
-_INT8 = 0
 _KINDS = {
     (4, 32, False): 1,
     (4, 32, True): 2,
@@ -47,7 +46,7 @@ class QuantisedMatrix:
         self.inputs, self.outputs, self.kind = inputs, outputs, kind
         self.panels = memory[start : start + size]
         """See `struct matrix`."""
-        self.scales = torch.zeros(panels, groups, PANEL) if kind == _INT8 else None
+        self.scales = torch.zeros(panels, groups, PANEL) if kind == INT8 else None
         self._bias: torch.Tensor | None = None
 
     @property
@@ -106,19 +105,27 @@ class Packer:
     def __exit__(self, *_: object) -> None:
         self._pool.shutdown()
 
+    def prepare(self, parts: Iterable[Rows]) -> None:
+        """Loads the kernels of all these tensors' formats: they are built side by side."""
+        self._kernels.load_formats({self._kind(part) for part in parts})
+
     def stacked(self, parts: Sequence[Rows], bias: torch.Tensor | None = None) -> QuantisedLinear:
         """Tensors of equal columns below one another, as one weight."""
+        self.prepare(parts)
         runs = [(kind, list(run)) for kind, run in groupby(parts, self._kind)]
+        self.formats |= {self._name(part) for part in parts}
         return QuantisedLinear([self._matrix(kind, run) for kind, run in runs], bias)
 
+    def _coding(self, part: Rows) -> Coding | None:
+        """How codes that are kept as they are are made."""
+        return part.format.coding if isinstance(part, Tensor) and self._keeps_codes else None
+
     def _kind(self, part: Rows) -> int:
-        coding = part.format.coding if isinstance(part, Tensor) and self._keeps_codes else None
-        if coding is None:
-            self.formats.add("int8")
-            return _INT8
-        assert isinstance(part, Tensor)
-        self.formats.add(part.format.name)
-        return _KINDS[coding.bits, coding.group, coding.has_minima]
+        coding = self._coding(part)
+        return _KINDS[coding.bits, coding.group, coding.has_minima] if coding else INT8
+
+    def _name(self, part: Rows) -> str:
+        return part.format.name if isinstance(part, Tensor) and self._coding(part) else "int8"
 
     def _matrix(self, kind: int, parts: Sequence[Rows]) -> QuantisedMatrix:
         inputs = parts[0].shape[1]
@@ -134,7 +141,7 @@ class Packer:
                 pieces.append((part, slice(start, stop), first + start))
             first += part.shape[0]
         shares = [pieces[i :: self._threads] for i in range(self._threads)]
-        pack = self._pack if kind == _INT8 else self._move
+        pack = self._pack if kind == INT8 else self._move
         for done in [self._pool.submit(pack, share, matrix, at_once) for share in shares]:
             done.result()
         return matrix
