@@ -14,10 +14,10 @@ Cost: about 15 microseconds of processor time for a call.
 from __future__ import annotations
 
 import math
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from statistics import NormalDist
 from typing import NamedTuple
@@ -27,13 +27,17 @@ from ttc.clock import SystemClock
 from ttc.constraints import Constraint
 from ttc.costs import Costs
 from ttc.engine.laws import Lengths, SimulatedProblem
+from ttc.engine.simulated_memory import Held, Memory
 from ttc.errors import EngineError
+from ttc.frozen import changed
 from ttc.ports import Capabilities, Clock, Reading, Request, Timer
-from ttc.types import MAX_LOGPROBS, PENALTIES, Branch, Chunk, FinishReason, Problem, Usage
+from ttc.types import MAX_LOGPROBS, PENALTIES, Branch, Chunk, FinishReason, Problem
+from ttc.usage import NO_USAGE, Usage
 
 __all__ = ["Hardware", "Lengths", "SimulatedProblem", "Simulator"]
 
 _NORMAL = NormalDist()
+_UNCOUNTED = Usage(flops=None)
 _FILLER = " so"
 _GIVES_UP = (" I", " give", " up.")
 
@@ -121,7 +125,7 @@ class Simulator:
         self.costs = self.hardware.costs
         self.labels: tuple[str, ...] = ()
         self.clock: Clock = clock or SystemClock()
-        self.pool = _Pool(self.hardware.kv_tokens)
+        self.memory = Memory(self.hardware.kv_tokens)
         self._seed = seed
         self._line: deque[_Generation] = deque()
 
@@ -205,7 +209,7 @@ class Simulator:
         """Books a call that has ended, and lets others start; returns what it measured."""
         held = generation.held
         self.output_tokens += produced
-        self.pool.release(held)
+        self.memory.release(held)
         flops, memory = None, None
         if self.costs is not None:
             computed = held.fresh + max(0, produced - 1)
@@ -215,7 +219,8 @@ class Simulator:
             self.flops += flops
             self.kv_byte_seconds += memory
         self.start_waiting()
-        return Usage(
+        return changed(
+            NO_USAGE,
             input_tokens=held.cached + held.fresh,
             cached_input_tokens=held.cached,
             flops=flops,
@@ -281,77 +286,6 @@ class _Words(NamedTuple):
         return next(n for n in range(1, length + 1) if len(self.text(0, n)) >= after), stop
 
 
-@dataclass(eq=False, slots=True)
-class _Segment:
-    branch: Branch
-    tokens: int
-    users: int = 0
-
-
-class _Held(NamedTuple):
-    """What a call holds in memory: shared segments, and room for its own output."""
-
-    segments: tuple[_Segment, ...] = ()
-    own: int = 0
-    cached: int = 0
-    fresh: int = 0
-
-
-@dataclass
-class _Pool:
-    """Keys and values: what running calls pin, and what is kept of others while there is room."""
-
-    size: int
-    pinned: int = 0
-    kept: int = 0
-    segments: OrderedDict[Branch, _Segment] = field(default_factory=OrderedDict)
-
-    def hold(self, branch: Branch, own: int) -> _Held | None:
-        """Pins a branch and room for output; `None` where there is too little."""
-        segments, cached, fresh, idle = [], 0, 0, 0
-        for part in branch.lineage():
-            segment = self.segments.get(part)
-            if segment is None:
-                segment = _Segment(part, len(part.token_ids or ()))
-                fresh += segment.tokens
-            else:
-                cached += segment.tokens
-                idle += 0 if segment.users else segment.tokens
-            segments.append(segment)
-        need = own + fresh + idle
-        if self.pinned + need > self.size:
-            return None
-        for segment in segments:
-            segment.users += 1
-            self.segments[segment.branch] = segment
-            self.segments.move_to_end(segment.branch)
-        self.kept -= idle
-        self.pinned += need
-        if self.pinned + self.kept > self.size:
-            self._evict()
-        return _Held(tuple(segments), own, cached, fresh)
-
-    def release(self, held: _Held) -> None:
-        """Gives back what a call held; its prefix stays in the cache."""
-        self.pinned -= held.own
-        for segment in held.segments:
-            segment.users -= 1
-            if not segment.users:
-                self.pinned -= segment.tokens
-                self.kept += segment.tokens
-
-    def _evict(self) -> None:
-        victims: list[_Segment] = []
-        for segment in self.segments.values():  # the one that was used longest ago comes first
-            if self.pinned + self.kept <= self.size:
-                break
-            if not segment.users:
-                self.kept -= segment.tokens
-                victims.append(segment)
-        for segment in victims:
-            del self.segments[segment.branch]
-
-
 class _Generation:
     """One call: by one timer, or, where somebody listens, by one for each round."""
 
@@ -363,8 +297,8 @@ class _Generation:
         on_chunk: Callable[[Chunk], None] | None,
     ) -> None:
         self.future: Future[Branch] = Future()
-        self.held = _Held()
-        self.usage = Usage(flops=0 if engine.costs else None)
+        self.held = Held()
+        self.usage = NO_USAGE if engine.costs else _UNCOUNTED
         """What it measured, once it has ended."""
         self.ended, self._given, self._told = False, 0, 0
         self._engine, self._request, self._words = engine, request, words
@@ -378,10 +312,10 @@ class _Generation:
     def start(self) -> bool:
         """Takes its memory and begins; says whether there was room."""
         engine, hardware = self._engine, self._engine.hardware
-        held = engine.pool.hold(self._request.branch, self._request.max_tokens)
+        held = engine.memory.hold(self._request.branch, self._request.max_tokens)
         if held is None:
             return False
-        engine.most_kv_tokens = max(engine.most_kv_tokens, engine.pool.pinned)
+        engine.most_kv_tokens = max(engine.most_kv_tokens, engine.memory.pinned)
         self.held = held
         reading = held.fresh * hardware.seconds_per_prompt_token
         self._began = engine.clock.now() + reading

@@ -15,7 +15,8 @@ from ttc.errors import (
     TTCError,
     VerifierError,
 )
-from ttc.graph import Node, node
+from ttc.function_node import node
+from ttc.graph import Node
 from ttc.solve import asolve, asolve_many, solve, solve_many
 from ttc.types import (
     Budget,

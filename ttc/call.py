@@ -147,7 +147,7 @@ class Call(EngineCall):
             need={"tokens": self._max_tokens + tail, "calls": 1},
             floor={"tokens": self._least() + tail, "calls": 1},
             prompt=(self._run.prompts, self._plan.branch),
-            price=self._worst_case,
+            price=self._worst_case if self._meter.is_known else None,
         )
 
     def _worst_case(self, tokens: int) -> dict[str, int]:

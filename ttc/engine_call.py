@@ -21,7 +21,8 @@ from ttc.frozen import changed
 from ttc.meter import Meter
 from ttc.postbox import post
 from ttc.run import Run
-from ttc.types import Record, Usage
+from ttc.types import Record
+from ttc.usage import NO_USAGE, Usage
 
 __all__ = ["EngineCall", "deliver", "interrupt"]
 
@@ -43,7 +44,7 @@ class EngineCall(ABC):
             role: whose engine is asked.
         """
         self.key = key
-        self.usage = Usage()
+        self.usage = NO_USAGE
         self.cancelled = False
         self.turn: asyncio.Future[int] | None = None
         self._run, self._account, self._path, self._charged = run, account, path, role

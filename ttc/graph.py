@@ -9,13 +9,13 @@ reports every fault at once, by path; whatever runs, draws or prices a graph cal
 
 from __future__ import annotations
 
-import inspect
 import re
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
-from typing import ClassVar, NamedTuple, overload
+from typing import ClassVar, NamedTuple
 
 from ttc.demands import engine_faults
 from ttc.errors import GraphError
@@ -28,18 +28,12 @@ __all__ = [
     "Chain",
     "Cost",
     "Flow",
-    "FunctionNode",
     "Node",
     "Placed",
     "Pool",
     "Port",
     "is_count",
-    "node",
 ]
-
-Function = Callable[[Stream[Candidate], Scope], AsyncGenerator[Candidate, None]]
-FINISHED = Port("finished", "many")
-UNBOUNDED = Cost(tokens=None, calls=None, verifier_calls=None)
 
 
 class Node(ABC):
@@ -332,67 +326,6 @@ class Pool(Node):
                     yield taken
 
 
-@dataclass(frozen=True)
-class FunctionNode(Node):
-    """A node out of a user's async generator; see `node`."""
-
-    function: Function
-    kinds: tuple[Port, Port] = (FINISHED, FINISHED)
-    """What it takes and gives."""
-
-    def __post_init__(self) -> None:
-        takes, gives = self.kinds
-        selects = takes == FINISHED and gives == Port("finished", "one")
-        for name, value in (("takes", takes), ("gives", gives), ("selects", selects)):
-            object.__setattr__(self, name, value)
-
-    @property
-    def name(self) -> str:
-        """The function's name."""
-        return getattr(self.function, "__name__", type(self.function).__name__)
-
-    def flow(self, given: Flow) -> Flow:
-        """As many as there may be, unless it gives one; candidates keep their scores."""
-        count = 1 if self.gives.number == "one" else None
-        return replace(given, kind=self.gives.kind, count=count)
-
-    def longest(self, given: Flow) -> None:
-        """Nobody knows what it writes."""
-
-    def bound(self, given: Flow) -> Cost:
-        """Nothing bounds a function but the ledger."""
-        return UNBOUNDED
-
-    def run(self, candidates: Stream[Candidate], scope: Scope) -> AsyncGenerator[Candidate, None]:
-        """Calls the function."""
-        return self.function(candidates, scope)
-
-
-@overload
-def node(function: Function, *, takes: Port = ..., gives: Port = ...) -> FunctionNode: ...
-
-
-@overload
-def node(
-    function: None = None, *, takes: Port = ..., gives: Port = ...
-) -> Callable[[Function], FunctionNode]: ...
-
-
-def node(
-    function: Function | None = None, *, takes: Port = FINISHED, gives: Port = FINISHED
-) -> FunctionNode | Callable[[Function], FunctionNode]:
-    """Makes a node of an async generator `(candidates, scope)`; a decorator.
-
-    Raises:
-        TypeError: it is no async generator function.
-    """
-    if function is None:
-        return lambda given: node(given, takes=takes, gives=gives)
-    if not inspect.isasyncgenfunction(function):
-        raise TypeError(f"a node is an async generator function, which {function!r} is not")
-    return FunctionNode(function, (Port(*takes), Port(*gives)))
-
-
 def label(index: int, part: Node) -> str:
     """A part's step in a path: its place and its name, `0.sample`."""
     return f"{index}.{part.name}" if part.name else str(index)
@@ -403,6 +336,7 @@ def after(part: Node, given: Flow) -> Flow:
     return replace(part.flow(given), text=part.longest(given), lengths=given.lengths)
 
 
+@cache
 def snake_case(name: str) -> str:
     """A class's name as paths and texts have it: `BestOfN` is `best_of_n`."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()

@@ -24,6 +24,11 @@ class Meter:
         self._flops: int | None = 0
         self._dollars = 0  # in the ledger's parts
 
+    @property
+    def is_known(self) -> bool:
+        """Whether anybody knows what its tokens cost, before it is run."""
+        return self._engine.costs is not None or self._price is not None
+
     def worst_case(self, requests: Iterable[tuple[int, int]]) -> dict[str, int]:
         """The most that requests of (prompt tokens, output tokens) can cost: nothing is cached."""
         costs, price, sizes = self._engine.costs, self._price, tuple(requests)

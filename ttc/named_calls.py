@@ -15,7 +15,8 @@ from functools import partial
 from inspect import Parameter, signature
 from typing import Any, NamedTuple
 
-from ttc.graph import FunctionNode, Node, snake_case
+from ttc.function_node import FunctionNode
+from ttc.graph import Node, snake_case
 from ttc.registry import lookup, names, third_parties
 
 __all__ = ["GROUPS", "Call", "Unnamed", "call_of", "made", "maker"]

@@ -34,7 +34,8 @@ class _Postbox:
     ) -> None:
         with self._lock:
             if not self._is_awaited:
-                loop.call_soon_threadsafe(self._empty, loop)
+                call = loop.call_soon if _runs_here(loop) else loop.call_soon_threadsafe
+                call(self._empty, loop)
                 self._is_awaited = True
             self._letters.append((callback, value))
 
@@ -48,6 +49,14 @@ class _Postbox:
             except Exception as error:  # noqa: BLE001 - as a loop treats what it calls
                 told = {"message": f"{callback!r} failed", "exception": error}
                 loop.call_exception_handler(told)
+
+
+def _runs_here(loop: asyncio.AbstractEventLoop) -> bool:
+    """Whether it is a loop's own thread that tells it something: then it is awake."""
+    try:
+        return asyncio.get_running_loop() is loop
+    except RuntimeError:
+        return False
 
 
 _boxes: WeakKeyDictionary[asyncio.AbstractEventLoop, _Postbox] = WeakKeyDictionary()

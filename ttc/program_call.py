@@ -18,7 +18,8 @@ from ttc.sandbox.extraction import Completion
 from ttc.sandbox.forms import Tests
 from ttc.sandbox.limits import Limits
 from ttc.sandbox.sandbox import shared
-from ttc.types import Record, Usage
+from ttc.types import Record
+from ttc.usage import NO_USAGE, Usage
 from ttc.work import Work
 
 __all__ = ["ProgramCall"]
@@ -41,7 +42,7 @@ class ProgramCall:
         self._started = run.clock.now()
         self._task: asyncio.Task[Execution] | None = None
         self._reason: TTCError | None = None
-        self._usage = Usage()
+        self._usage = NO_USAGE
         self._done = False
         digest = hashlib.blake2b(repr(request).encode(), digest_size=16).hexdigest()
         self._place = run.journal.add(

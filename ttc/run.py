@@ -17,7 +17,8 @@ from ttc.ports import Clock, Engine, Timer
 from ttc.prices import Price
 from ttc.prompt_tree import PromptTree
 from ttc.stopwatch import Part, Stopwatch
-from ttc.types import Branch, Budget, Candidate, Event, EventKind, Problem, Record, Usage
+from ttc.types import Branch, Budget, Candidate, Event, EventKind, Problem, Record
+from ttc.usage import NO_USAGE, Usage
 
 if TYPE_CHECKING:
     from ttc.allocate import Bidder
@@ -167,7 +168,7 @@ class Run:
     @property
     def usage(self) -> Usage:
         """Everything that was spent until now."""
-        total = sum(self.usage_by_role.values(), Usage())
+        total = sum(self.usage_by_role.values(), NO_USAGE)
         return changed(total, seconds=self.clock.now() - self.started)
 
     def engine(self, role: str) -> Engine:
@@ -179,7 +180,7 @@ class Run:
 
         A limit on what is only measured acts here, once it is reached.
         """
-        self.usage_by_role[role] = self.usage_by_role.get(role, Usage()) + usage
+        self.usage_by_role[role] = self.usage_by_role.get(role, NO_USAGE) + usage
         for resource in MEASURED:
             self._check_measured(resource)
 
@@ -336,7 +337,7 @@ class Run:
         """Records a decision of a node, or of the whole run, and what it took."""
         index = self._num_decisions[path] = self._num_decisions.get(path, -1) + 1
         record = Record(
-            path=path, index=index, kind="decision", detail=detail, usage=usage or Usage()
+            path=path, index=index, kind="decision", detail=detail, usage=usage or NO_USAGE
         )
         self.journal.add(record)
 

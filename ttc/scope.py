@@ -42,8 +42,8 @@ from ttc.types import (
     Score,
     Status,
     Tail,
-    Usage,
 )
+from ttc.usage import NO_USAGE, Usage
 from ttc.verifier_call import VerifierCall
 from ttc.work import Spawned
 
@@ -475,7 +475,7 @@ class NodeScope(Readings):
 
     def _usage_of(self, key: str | None) -> Usage:
         call = self._calls.get(key or "")
-        return call.usage if call else Usage()
+        return call.usage if call else NO_USAGE
 
     def _failed(self, item: Any, error: EngineError) -> Any:
         if not isinstance(item, Candidate):

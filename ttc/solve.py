@@ -227,7 +227,8 @@ class Arguments:
             from ttc.text_form import parse
 
             strategy = parse(strategy)
-        strategy.validate()
+        if any(isinstance(model, str) for model in self.models.values()):
+            strategy.validate()  # a fault is told before a model is loaded
         engines = {role: load_engine(model) for role, model in self.models.items()}
         strategy.validate(engines)
         if "policy" not in engines:

@@ -16,7 +16,8 @@ from ttc.errors import BudgetExceeded, EngineError, NodeError, RecordError, Sand
 from ttc.ports import Scope
 from ttc.run import Run
 from ttc.stopwatch import Part
-from ttc.types import Record, Usage
+from ttc.types import Record
+from ttc.usage import NO_USAGE, Usage
 from ttc.work import Work
 
 __all__ = ["PASSED_ON", "SpentCall"]
@@ -46,7 +47,7 @@ class SpentCall(Generic[T]):
         self._path = record.path
         self.key = f"{self._path}#{label}"
         self._run, self._account = run, account
-        self._usage = Usage()
+        self._usage = NO_USAGE
         self._admitted = self._done = False
         self._refusal: TTCError | None = None
         self._started = run.clock.now()

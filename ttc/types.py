@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from ttc.branch import Branch, FinishReason
 from ttc.constraints import Constraint, constraint_of, constraint_values
 from ttc.messages import Message, ToolCall
-from ttc.usage import UNMEASURED, Budget, Usage
+from ttc.usage import NO_USAGE, UNMEASURED, Budget, Usage
 
 if TYPE_CHECKING:
     from ttc.errors import BudgetExceeded
@@ -336,7 +336,7 @@ class Candidate:
     """Scores by the name of their verifier."""
     confidence: float | None = None
     """How sure the selector is of its choice. Set by selectors only."""
-    usage: Usage = field(default_factory=Usage)
+    usage: Usage = NO_USAGE
     """What its calls were charged; the first call of a tree pays for the shared prompt."""
     error: str | None = None
     """Why it failed."""
@@ -365,7 +365,7 @@ class Record:
     """A hash of the whole request: branch, sampling, ends, seed."""
     detail: Mapping[str, Any] = field(default_factory=dict)
     """What was granted, how it ended, why it was refused: logical facts only."""
-    usage: Usage = field(default_factory=Usage)
+    usage: Usage = NO_USAGE
     seconds: float | None = field(default=None, compare=False)
     """How long it took; measured, and so not part of a record's identity."""
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields
 from operator import attrgetter
 from typing import Any
 
-__all__ = ["UNMEASURED", "Budget", "Usage"]
+__all__ = ["NO_USAGE", "UNMEASURED", "Budget", "Usage"]
 
 
 def _physical(default: Any) -> Any:
@@ -76,7 +76,9 @@ class Usage:
 
 _LINES = tuple(f.name for f in fields(Usage))
 _lines_of = attrgetter(*_LINES)  # every call adds several up, most of them to nothing
-_NOTHING = _lines_of(Usage())
+NO_USAGE = Usage()
+"""Nothing was spent; one value for all, since every call begins with several."""
+_NOTHING = _lines_of(NO_USAGE)
 
 
 UNMEASURED = Usage(
@@ -121,13 +123,12 @@ class Budget:
     """A deadline: no call starts after it, and what runs then is cancelled."""
 
     def __post_init__(self) -> None:
-        for f in fields(self):
-            value = getattr(self, f.name)
+        for name, value in vars(self).items():
             if value is None:
                 continue
             if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
-                raise ValueError(f"a budget's {f.name} is a number of at least 0, not {value!r}")
-            if f.name in _WHOLE and not isinstance(value, int):
-                raise ValueError(f"a budget's {f.name} is a whole number, not {value!r}")
+                raise ValueError(f"a budget's {name} is a number of at least 0, not {value!r}")
+            if name in _WHOLE and not isinstance(value, int):
+                raise ValueError(f"a budget's {name} is a whole number, not {value!r}")
             if math.isinf(value):
-                raise ValueError(f"a budget's {f.name} is finite, or None for no limit")
+                raise ValueError(f"a budget's {name} is finite, or None for no limit")

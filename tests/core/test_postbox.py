@@ -10,29 +10,45 @@ import pytest
 from ttc.postbox import Posting, post
 
 
+def counted_wakes(loop: asyncio.AbstractEventLoop) -> list[object]:
+    """Every wake-up of a loop from now on."""
+    woken, wake = list[object](), loop.call_soon_threadsafe
+
+    def counted(callback: Callable[..., object], *args: Any, **more: Any) -> asyncio.Handle:
+        woken.append(callback)
+        return wake(callback, *args, **more)
+
+    loop.call_soon_threadsafe = counted  # type: ignore[method-assign,assignment]
+    return woken
+
+
+def send(loop: asyncio.AbstractEventLoop, got: list[int]) -> None:
+    for n in range(100):
+        post(loop, got.append, n)
+
+
 def test_a_loop_is_woken_once_for_many_letters() -> None:
     async def run() -> tuple[int, list[int]]:
-        loop, woken, got = asyncio.get_running_loop(), 0, list[int]()
-        wake = loop.call_soon_threadsafe
-
-        def counted(callback: Callable[..., object], *args: Any, **more: Any) -> asyncio.Handle:
-            nonlocal woken
-            woken += 1
-            return wake(callback, *args, **more)
-
-        loop.call_soon_threadsafe = counted  # type: ignore[method-assign,assignment]
-
-        def send() -> None:
-            for n in range(100):
-                post(loop, got.append, n)
-
-        sender = threading.Thread(target=send)
+        loop, got = asyncio.get_running_loop(), list[int]()
+        woken = counted_wakes(loop)
+        sender = threading.Thread(target=send, args=(loop, got))
         sender.start()
         sender.join()  # the loop does not turn meanwhile
         await asyncio.sleep(0)
-        return woken, got
+        return len(woken), got
 
     assert asyncio.run(run()) == (1, list(range(100)))
+
+
+def test_a_loop_is_not_woken_by_what_it_tells_itself() -> None:
+    async def run() -> tuple[int, list[int]]:
+        loop, got = asyncio.get_running_loop(), list[int]()
+        woken = counted_wakes(loop)
+        send(loop, got)
+        await asyncio.sleep(0)
+        return len(woken), got
+
+    assert asyncio.run(run()) == (0, list(range(100)))
 
 
 def test_what_is_posted_while_letters_are_read_comes_in_the_next_turn() -> None:

@@ -13,7 +13,8 @@ import ttc
 from tests.core.lab import QUESTION
 from ttc import Budget, Outcome
 from ttc.errors import BudgetExceeded, ContextOverflow, EngineError, NodeError
-from ttc.graph import Port, node
+from ttc.function_node import node
+from ttc.graph import Port
 from ttc.ports import Request, Scope, Stream
 from ttc.strategies import Vote
 from ttc.testing import FakeEngine, ManualClock

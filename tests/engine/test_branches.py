@@ -15,7 +15,8 @@ from tests.engine.test_cancel import Gate
 from ttc.engine.local import LocalEngine
 from ttc.engine.local.path import path_tokens
 from ttc.errors import ContextOverflow, EngineError
-from ttc.graph import Port, node
+from ttc.function_node import node
+from ttc.graph import Port
 from ttc.ports import Request
 from ttc.types import Branch, Budget, NextTokens, Problem, Sampling
 

@@ -135,7 +135,7 @@ def test_memory_bounds_what_runs_at_once() -> None:
 
     assert engine.most_kv_tokens == 32 + 2 * 512
     assert [call.usage.cached_input_tokens for call in calls] == [0, 32, 32, 32, 32]
-    assert engine.pool.pinned == 0
+    assert engine.memory.pinned == 0
 
 
 def test_what_the_ledger_books_is_what_the_simulator_counted() -> None:

@@ -9,7 +9,8 @@ import pytest
 import ttc
 from ttc import Outcome
 from ttc.errors import EngineError, GraphError
-from ttc.graph import Port, node
+from ttc.function_node import node
+from ttc.graph import Port
 from ttc.ports import Scope, Stream, Verifier
 from ttc.strategies import Best, Sample, Vote
 from ttc.testing import FakeEngine, ScriptedVerifier

@@ -9,6 +9,7 @@ import hashlib
 import itertools
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from json.encoder import encode_basestring_ascii as _spelled
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -31,7 +32,8 @@ __all__ = [
 
 def derive_seed(run_seed: int, path: str, index: int | str) -> int:
     """The 64-bit seed of a call: a hash of (run seed, node path, index) and of nothing else."""
-    text = json.dumps([run_seed, path, index])
+    last = index if isinstance(index, int) else _spelled(index)
+    text = f"[{run_seed}, {_spelled(path)}, {last}]"  # as JSON, with no encoder of its own
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big")
 
 
