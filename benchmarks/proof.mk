@@ -32,6 +32,7 @@ GAME24 ?= game24[900:1000]
 CHAIN_SUM ?= chain_sum[0:200]
 LIVE ?= gsm8k[300:500]
 AGENTS ?= gsm8k[300:500]
+AGENT_SUMS ?= chain_sum[0:200]
 PARITY ?= gsm8k[300:400]
 SMOKE ?= game24[900:950] gsm8k[0:50] human_eval[0:50]
 SAMPLES ?= 32
@@ -50,6 +51,7 @@ GAME24 ?= game24[900:940]
 CHAIN_SUM ?= chain_sum[0:100]
 LIVE ?= gsm8k[300:340]
 AGENTS ?= gsm8k[300:340]
+AGENT_SUMS ?= chain_sum[0:30]
 PARITY ?= gsm8k[300:340]
 SMOKE ?= game24[900:910] gsm8k[0:10] human_eval[0:10]
 SAMPLES ?= 8
@@ -89,7 +91,7 @@ POOLS = pool-gsm8k-dev pool-gsm8k pool-human_eval pool-math500 pool-game24 pool-
 GREEDIES = greedy-tasks greedy-math500 greedy-large greedy-small
 TABLES = table-gsm8k table-human_eval table-math500 table-game24 table-chain_sum
 SEARCHES = live-gsm8k live-game24
-TOOLS = agents-gsm8k agents-human_eval
+TOOLS = agents-gsm8k agents-human_eval agents-chain_sum
 
 .NOTPARALLEL:
 .PHONY: proof smoke pools greedy tables allocators live agents plan chart first-chart parity parity-server \
@@ -108,7 +110,7 @@ smoke: ## a few problems of three tasks, to see that all of it works
 	$(EVAL) $(foreach task,$(SMOKE),"$(task)") --model $(MODEL) --budget tokens=1000,4000 \
 		--strategy "greedy: greedy(max_tokens=400)" $(LIVE_VOTE) \
 		--strategy "weighted: sample(n='budget', temperature=0.8, max_tokens=400, ahead=8) >> sequence_probability() >> vote(weighted=True)" \
-		--compare "vote > greedy" --compare "weighted > vote" -o $(RUN)/smoke
+		--compare "vote > greedy" --compare "weighted > vote" -o $(RUN)/smoke --json $(RESULTS)/proof_smoke.json
 
 pools: $(POOLS) ## completions of every task; one that was cut short goes on
 
@@ -228,6 +230,14 @@ agents-human_eval:
 		--strategy "debug-four: sample(n=4, temperature=0.8, max_tokens=384) >> debug(rounds=2, max_tokens=384) >> best()" \
 		--compare "debug-one > best" --compare "debug-four > best" -o $(RUN)/agents-human_eval \
 		--json $(RESULTS)/proof_agents_human_eval.json
+
+agents-chain_sum:
+	$(EVAL) "$(AGENT_SUMS)" --model $(SMALL) --budget tokens=800 \
+		--strategy "plain: sample(n='budget', temperature=0.8, max_tokens=256, ahead=8) >> vote()" \
+		--strategy "calculator: agent(tools=(calculator(), ), $(ACTS)) >> vote()" \
+		--strategy "react: agent(tools=(calculator(), ), calls='react', constrain=True, $(ACTS)) >> vote()" \
+		--compare "calculator > plain" --compare "react > plain" -o $(RUN)/agents-chain_sum \
+		--json $(RESULTS)/proof_agents_chain_sum.json
 
 parity: parity-server parity-grader numerics ## whether others come to the same
 
