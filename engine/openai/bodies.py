@@ -130,7 +130,7 @@ def ids_told(report: Report) -> dict[str, Any]:
     """What makes a server tell the ids of its tokens."""
     if report.tells_tokens == "logprobs":
         return {"logprobs": 1}
-    more = {"return_tokens_as_token_ids": True} if report.kind == "vllm" else {}
+    more = {"return_tokens_as_token_ids": True} if report.kind in ("vllm", "ttc") else {}
     return {"return_token_ids": True, **more}
 
 

@@ -315,9 +315,12 @@ class _Probe:
         tokens = self._texts.tokens
         prompt = tokens.encode(_ASKED)
         own = {"model": self._service.model, "prompt": prompt, "temperature": 0, "stream": False}
-        body = {**own, self._length_field: _MOST, "logprobs": 1, "return_token_ids": True}
+        body = {**own, self._length_field: _MOST, "return_token_ids": True}
         try:
-            answer = await self._post(body, "/completions")
+            try:  # where some servers tell the ids, others refuse
+                answer = await self._post({**body, "logprobs": 1}, "/completions")
+            except _Refusal:
+                answer = await self._post(body, "/completions")
             choice, count = answer["choices"][0], answer["usage"]["prompt_tokens"]
         except (_Refusal, LookupError, TypeError) as refusal:
             raise self._no_tokens(f"takes no prompts of tokens ({refusal})") from None

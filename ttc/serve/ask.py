@@ -88,6 +88,10 @@ class Ask:
     constraint: Constraint | None = None
     logprobs: int | None = None
     """How many of the top log probabilities stand beside each token's own; `None`: none at all."""
+    token_ids: bool = False
+    """Whether the ids of tokens are told."""
+    names_by_id: bool = False
+    """Whether tokens with log probabilities are named by their ids, and not by their texts."""
     seed: int | None = None
     stream: bool = False
     include_usage: bool = False
@@ -105,6 +109,16 @@ class Ask:
     def budget(self) -> Budget:
         """The limits that it asks for."""
         return Budget(**self.ttc.budget)
+
+    @property
+    def tells_tokens(self) -> bool:
+        """Whether something is told of each token."""
+        return self.token_ids or self.logprobs is not None
+
+    @property
+    def is_raw(self) -> bool:
+        """Whether a text is told as its tokens have it, a thought included."""
+        return self.token_ids and self.endpoint == "completions"
 
 
 def common(fields: Fields, max_choices: int) -> dict[str, Any]:
@@ -140,6 +154,8 @@ def common(fields: Fields, max_choices: int) -> dict[str, Any]:
         "stream": stream,
         "include_usage": include_usage,
         "drawn": drawn,
+        "token_ids": fields.take("return_token_ids", boolean, False),
+        "names_by_id": fields.take("return_tokens_as_token_ids", boolean, False),
     }
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import orjson
@@ -22,7 +22,16 @@ from ttc.serve.news import News
 from ttc.serve.refusal import Refusal, refusal_of
 from ttc.serve.reply import Choice, choices_of, told_of, usage_of
 from ttc.serve.service import Service
-from ttc.serve.shapes import Told, chunk, delta, echoed, last_delta, logprobs_of
+from ttc.serve.shapes import (
+    Told,
+    chunk,
+    delta,
+    echoed,
+    last_delta,
+    prompt_ids,
+    rest_of_tokens,
+    told_of_tokens,
+)
 from ttc.serve.telling import Telling
 from ttc.serve.watching import ClientGone, disconnected, ended
 from ttc.types import Chunk, Event, Outcome
@@ -38,6 +47,7 @@ _HEADERS = [
 _MAX_EVENTS = 256
 _MAX_SHOWN = 200
 _PIECE = 4_000
+_NOTHING: Mapping[str, Any] = {}
 _COMMENT = b": waiting\n\n"
 _DONE = b"data: [DONE]\n\n"
 
@@ -200,37 +210,40 @@ class Frames:
             while self._pieces and self._pieces[0][0] == index:
                 _, more_thought, more_answer = self._pieces.popleft()
                 thought, answer = thought + more_thought, answer + more_answer
-            due = None if self._job.ask.logprobs is None else self._due(index, answer)
-            frames.append(self._said(index, thought, answer, due))
+            tokens = self._due(index, answer) if self._job.ask.tells_tokens else {}
+            frames.append(self._said(index, thought, answer, tokens))
         return b"".join(frames)
 
-    def _due(self, index: int, answer: str) -> dict[str, Any] | None:
+    def _due(self, index: int, answer: str) -> dict[str, Any]:
         """What is told of the tokens that an answer's next characters bring to their end."""
         told = self._told[index]
         told.num_chars += len(answer)
-        tokens = self._tellings[index].due(told.num_chars)
-        return logprobs_of(self._job, index, tokens, told) if tokens else None
+        return told_of_tokens(self._job, index, self._tellings[index].due(told.num_chars), told)
 
     def _said(
-        self, index: int, thought: str, answer: str, logprobs: dict[str, Any] | None = None
+        self, index: int, thought: str, answer: str, tokens: Mapping[str, Any] = _NOTHING
     ) -> bytes:
         said: dict[str, Any] = {}
         self._sent[index].append(answer)
         form = self._forms.get(index)
-        if form is not None and answer and not (thought or logprobs):
+        if form is not None and answer and not (thought or tokens):
             return form[0] + orjson.dumps(answer) + form[1]
+        more: Mapping[str, Any] = _NOTHING
         if form is None:
+            more = prompt_ids(self._job, index)
             self._forms[index] = self._form(index)
             said["role"] = "assistant"
             answer = echoed(self._job, index) + answer
         if thought and self._job.ask.ttc.thinking and self._job.ask.endpoint == "chat":
             said["reasoning_content"] = thought
-        if answer or logprobs or "role" in said:
+        if answer or tokens or "role" in said:
             said["content"] = answer
         if not said:
             return b""
-        choice = {**delta(self._job, index, **said), "logprobs": logprobs}
-        return _frame(chunk(self._job, self._model, [choice]))
+        choice = {**delta(self._job, index, **said), **tokens}
+        if self._job.ask.endpoint == "chat":
+            return _frame(chunk(self._job, self._model, [choice], **more))
+        return _frame(chunk(self._job, self._model, [{**choice, **more}]))
 
     def _form(self, index: int) -> tuple[bytes, bytes]:
         """What stands before the text of a choice's next pieces, and after it."""
@@ -246,10 +259,10 @@ class Frames:
             if not choice.content.startswith(sent):
                 raise Refusal(500, "the text was revised while it was sent", code="internal_error")
             rest = choice.content[len(sent) :]
-            logprobs = self._rest(choice)
-            if rest or logprobs or choice.index not in self._forms:
+            tokens = rest_of_tokens(self._job, choice, self._told[choice.index])
+            if rest or tokens or choice.index not in self._forms:
                 pieces = [rest[at : at + _PIECE] for at in range(0, len(rest), _PIECE)] or [""]
-                frames.append(self._said(choice.index, "", pieces[0], logprobs))
+                frames.append(self._said(choice.index, "", pieces[0], tokens))
                 frames += [self._said(choice.index, "", piece) for piece in pieces[1:]]
             frames += [_frame(chunk(self._job, self._model, [d])) for d in self._called(choice)]
         for choice in choices:
@@ -260,13 +273,6 @@ class Frames:
             usage = usage_of(self._job, choices)
             frames.append(_frame({**chunk(self._job, self._model, []), "usage": usage}))
         return b"".join([*frames, _DONE])
-
-    def _rest(self, choice: Choice) -> dict[str, Any] | None:
-        """What is told of the tokens that were not told before, or of a prompt that is echoed."""
-        told = self._told[choice.index]
-        if choice.tokens is None or 0 < told.num_tokens == len(choice.tokens):
-            return None
-        return logprobs_of(self._job, choice.index, choice.tokens[told.num_tokens :], told)
 
     def _called(self, choice: Choice) -> Iterator[dict[str, Any]]:
         """The pieces of a choice's calls: of each its name, and then its arguments."""

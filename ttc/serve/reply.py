@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,6 +12,7 @@ from ttc.constraints import Schema
 from ttc.ports import Engine
 from ttc.registry import lookup
 from ttc.resources import RESERVED
+from ttc.serve.ask import Ask
 from ttc.serve.job import Job
 from ttc.serve.refusal import Refusal, invalid, unsupported
 from ttc.serve.share import speller
@@ -19,7 +20,7 @@ from ttc.serve.thoughts import split
 from ttc.serve.tools import calls_of
 from ttc.types import Branch, Candidate, Outcome, Usage
 
-__all__ = ["Choice", "Token", "choices_of", "told_of", "tops_of", "usage_of"]
+__all__ = ["Choice", "Token", "choices_of", "namer", "told_of", "tops_of", "usage_of"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +37,9 @@ class Choice:
     """Its calls of the client's tools, in the API's form."""
     tokens: tuple[Token, ...] | None = None
     """Its tokens with their log probabilities, where they were asked for."""
+    token_ids: tuple[int, ...] | None = None
+    """The ids of all that follows the prompt, where they were asked for. `None` where an engine
+    does not know them, and where the answer goes on from another prompt than the request's."""
     outcome: Outcome = field(repr=False)
 
 
@@ -44,9 +48,11 @@ class Token:
     """A token, as a client reads it."""
 
     text: str
-    logprob: float
+    logprob: float | None
     top: tuple[tuple[str, float], ...] = ()
     """The most probable ones in its place."""
+    id: int
+    is_thought: bool = False
 
 
 async def choices_of(job: Job, outcomes: Sequence[Outcome]) -> list[Choice]:
@@ -100,11 +106,14 @@ async def _choice(job: Job, outcome: Outcome, candidate: Candidate | None, index
             finish_reason="length" if was_cut else "stop",
             num_tokens=0,
             tokens=None if job.ask.logprobs is None else (),
+            token_ids=() if job.ask.token_ids else None,
             outcome=outcome,
         )
     root = job.prompt_of(index).root
     begun = root.text.rstrip().endswith("<think>")
-    thought, content = split(candidate.text, begun=begun)
+    thought, content = "", candidate.text
+    if not job.ask.is_raw:
+        thought, content = split(candidate.text, begun=begun)
     engine = job.engines[candidate.branch.role]
     segments = [s for s in candidate.branch.lineage() if s.finish_reason is not None]
     num_tokens = sum(segment.length or 0 for segment in segments)
@@ -114,13 +123,7 @@ async def _choice(job: Job, outcome: Outcome, candidate: Candidate | None, index
     tokens = None
     if job.ask.logprobs is not None:
         hidden = len(candidate.text) - len(content)
-        tokens = await _tokens_of(
-            engine,
-            candidate.branch,
-            hidden,
-            job.ask.logprobs,
-            with_end=job.ask.endpoint == "completions",
-        )
+        tokens = await _tokens_of(job, candidate.branch, hidden)
     finish = "stop" if candidate.status == "finished" else "length"
     calls: list[dict[str, Any]] = []
     if job.ask.tools and finish == "stop":  # a call that was cut is never mended
@@ -136,18 +139,28 @@ async def _choice(job: Job, outcome: Outcome, candidate: Candidate | None, index
         calls=tuple(calls),
         num_tokens=num_tokens,
         tokens=tokens,
+        token_ids=_ids_of(root, candidate.branch) if job.ask.token_ids else None,
         outcome=outcome,
     )
 
 
-async def _tokens_of(
-    engine: Engine, branch: Branch, hidden: int, top: int, *, with_end: bool
-) -> tuple[Token, ...]:
+def _ids_of(root: Branch, branch: Branch) -> tuple[int, ...] | None:
+    """The tokens of a branch after the prompt of a request."""
+    first, *rest = branch.lineage()
+    is_own = (first.role, first.token_ids) == (root.role, root.token_ids)
+    ids = [segment.token_ids for segment in rest]
+    known = [token for tokens in ids if tokens is not None for token in tokens]
+    return tuple(known) if is_own and None not in ids else None
+
+
+async def _tokens_of(job: Job, branch: Branch, hidden: int) -> tuple[Token, ...]:
     """The tokens of a branch's output whose text begins after so many characters.
 
-    The end token, which has no text, is one of them `with_end`: whoever reads a raw prompt counts
-    what came of it in tokens.
+    The end token, which has no text, is one of them where whoever reads a raw prompt counts what
+    came of it in tokens.
     """
+    engine, with_end = job.engines[branch.role], job.ask.endpoint == "completions"
+    names = namer(engine, job.ask)
     tokens: list[Token] = []
     place = 0
     for segment in branch.lineage():
@@ -161,10 +174,12 @@ async def _tokens_of(
             )
         pieces = await asyncio.to_thread(_pieces, engine, segment)
         pieces += [""] * (with_end and isinstance(segment.stop_reason, int))
-        tops = await tops_of(engine, segment, range(len(pieces)), top)
-        for piece, logprob, others in zip(pieces, segment.logprobs, tops, strict=False):
+        places = range(len(pieces))
+        tops = await tops_of(engine, segment, places, job.ask.logprobs or 0, names)
+        ids, logprobs = segment.token_ids, segment.logprobs
+        for piece, token, logprob, others in zip(pieces, ids, logprobs, tops, strict=False):
             if place >= hidden:
-                tokens.append(Token(text=piece, logprob=logprob, top=others))
+                tokens.append(Token(text=piece, logprob=logprob, top=others, id=token))
             place += len(piece)
     return tuple(tokens)
 
@@ -188,15 +203,22 @@ def _pieces(engine: Engine, segment: Branch) -> list[str]:
     return pieces
 
 
+def namer(engine: Engine, ask: Ask) -> Callable[[int], str] | None:
+    """What names a token: by its id where that is asked for, or by its text where it is known."""
+    if ask.names_by_id:
+        return "token_id:{}".format
+    spells = speller(engine)
+    return None if spells is None else lambda token: spells.spell(token).decode(errors="replace")
+
+
 async def tops_of(
-    engine: Engine, segment: Branch, places: range, top: int
+    engine: Engine, segment: Branch, places: range, top: int, names: Callable[[int], str] | None
 ) -> list[tuple[tuple[str, float], ...]]:
     """For some of a segment's tokens the most probable ones in their place.
 
     They have the bits of the generation.
     """
-    spells = speller(engine)
-    if not top or not places or spells is None:
+    if not top or not places or names is None:
         return [()] * len(places)
     given = sum(s.length or 0 for s in segment.lineage()) - (segment.length or 0)
     at = [given + place for place in places]
@@ -204,7 +226,7 @@ async def tops_of(
     found = await asyncio.wrap_future(reading.future)
     return [
         tuple(
-            (spells.spell(token).decode(errors="replace"), logprob)
+            (names(token), logprob)
             for token, logprob in zip(one.token_ids, one.logprobs, strict=True)
         )
         for one in found

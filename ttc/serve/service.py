@@ -314,6 +314,10 @@ def _check_engine(engine: Engine, ask: Ask) -> None:
         raise unsupported(
             "response_format", "this model's engine cannot hold a text to a form; leave it out"
         )
+    if ask.token_ids and not can.tokens:
+        raise unsupported(
+            "return_token_ids", "this model's engine tells no token ids; leave it out"
+        )
     if ask.logprobs is not None and can.logprobs <= ask.logprobs:
         raise unsupported(
             "logprobs" if not can.logprobs else "top_logprobs",

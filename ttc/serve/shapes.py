@@ -7,9 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ttc.serve.job import Job
-from ttc.serve.reply import Choice, Token, told_of, usage_of
-
-_Spelled = tuple[str, float | None, tuple[tuple[str, float], ...]]
+from ttc.serve.reply import Choice, Token, namer, told_of, usage_of
 
 __all__ = [
     "Told",
@@ -18,7 +16,9 @@ __all__ = [
     "echoed",
     "fingerprint",
     "last_delta",
-    "logprobs_of",
+    "prompt_ids",
+    "rest_of_tokens",
+    "told_of_tokens",
     "whole",
 ]
 
@@ -33,6 +33,7 @@ def whole(job: Job, model: str, choices: Sequence[Choice]) -> dict[str, Any]:
     is_chat = job.ask.endpoint == "chat"
     return {
         **_head(job, model, "chat.completion" if is_chat else "text_completion"),
+        **(prompt_ids(job, 0) if is_chat else {}),
         "choices": [_message(job, c) if is_chat else _text(job, c) for c in choices],
         "usage": usage_of(job, choices),
         "ttc": told_of(job, choices),
@@ -83,6 +84,7 @@ def _message(job: Job, choice: Choice) -> dict[str, Any]:
         "message": message,
         "logprobs": _all_logprobs(job, choice),
         "finish_reason": choice.finish_reason,
+        **_ids(job, choice),
     }
 
 
@@ -92,7 +94,22 @@ def _text(job: Job, choice: Choice) -> dict[str, Any]:
         "text": echoed(job, choice.index) + choice.content,
         "logprobs": _all_logprobs(job, choice),
         "finish_reason": choice.finish_reason,
+        **_ids(job, choice),
+        **prompt_ids(job, choice.index),
     }
+
+
+def _ids(job: Job, choice: Choice) -> dict[str, Any]:
+    if not job.ask.token_ids:
+        return {}
+    return {"token_ids": None if choice.token_ids is None else list(choice.token_ids)}
+
+
+def prompt_ids(job: Job, choice: int) -> dict[str, Any]:
+    """The tokens of a choice's prompt, where they were asked for: of a chat there is one."""
+    if not job.ask.token_ids:
+        return {}
+    return {"prompt_token_ids": list(job.prompt_of(choice).root.token_ids or ())}
 
 
 def echoed(job: Job, choice: int) -> str:
@@ -108,6 +125,8 @@ class Told:
         """Characters of its content."""
         self.num_tokens = 0
         """Tokens of it, with their log probabilities."""
+        self.num_ids = 0
+        """Tokens of it, and of a thought before it, by their ids."""
         self.end = 0
         """Where the text of all tokens that were told ends, those of the prompt included."""
 
@@ -128,38 +147,64 @@ def logprobs_of(job: Job, choice: int, tokens: Sequence[Token], told: Told) -> d
     before = [] if told.num_tokens else _prompt(job, choice)
     told.num_tokens += len(tokens)
     if job.ask.endpoint == "chat":
-        return {"content": [_entry(token) for token in tokens], "refusal": None}
-    all_tokens = [*before, *((t.text, t.logprob, t.top) for t in tokens)]
-    places = itertools.accumulate((len(text) for text, _, _ in all_tokens), initial=told.end)
+        return {"content": [_entry(job, token) for token in tokens], "refusal": None}
+    all_tokens = [*before, *tokens]
+    places = itertools.accumulate((len(token.text) for token in all_tokens), initial=told.end)
     *starts, told.end = places
     return {
-        "tokens": [text for text, _, _ in all_tokens],
-        "token_logprobs": [logprob for _, logprob, _ in all_tokens],
-        "top_logprobs": [None if logprob is None else dict(top) for _, logprob, top in all_tokens],
+        "tokens": [_name(job, token) for token in all_tokens],
+        "token_logprobs": [token.logprob for token in all_tokens],
+        "top_logprobs": [None if t.logprob is None else dict(t.top) for t in all_tokens],
         "text_offset": starts,
     }
 
 
-def _prompt(job: Job, choice: int) -> list[_Spelled]:
+def told_of_tokens(job: Job, choice: int, tokens: Sequence[Token], told: Told) -> dict[str, Any]:
+    """What a chunk tells of the next tokens of a choice, those of a thought before it included."""
+    found: dict[str, Any] = {}
+    answer = [token for token in tokens if not token.is_thought]
+    if job.ask.logprobs is not None and answer:
+        found["logprobs"] = logprobs_of(job, choice, answer, told)
+    if job.ask.token_ids and tokens:
+        found["token_ids"] = [token.id for token in tokens]
+        told.num_ids += len(tokens)
+    return found
+
+
+def rest_of_tokens(job: Job, choice: Choice, told: Told) -> dict[str, Any]:
+    """What was not told before of a choice's tokens, or of a prompt that is echoed."""
+    found: dict[str, Any] = {}
+    if choice.tokens is not None and not 0 < told.num_tokens == len(choice.tokens):
+        rest = choice.tokens[told.num_tokens :]
+        found["logprobs"] = logprobs_of(job, choice.index, rest, told)
+    if choice.token_ids is not None and told.num_ids < len(choice.token_ids):
+        found["token_ids"] = list(choice.token_ids[told.num_ids :])
+    return found
+
+
+def _prompt(job: Job, choice: int) -> list[Token]:
     """The tokens of a prompt that is echoed; nothing is known of the first one."""
     engine: Any = job.engines["policy"]
-    spelled: list[_Spelled] = []
+    spelled: list[Token] = []
+    names = namer(engine, job.ask) or str
     for token_ids, logprobs, tops in job.prompt_of(choice).read[:1]:
-
-        def spell(token: int) -> str:
-            return str(engine.spell(token), "utf-8", "replace")
-
-        spelled.append((spell(token_ids[0]), None, ()))
-        for place, (token, logprob) in enumerate(zip(token_ids[1:], logprobs, strict=True)):
-            expected = tops[place] if tops else None
+        for place, (token, logprob) in enumerate(zip(token_ids, [None, *logprobs], strict=True)):
+            expected = tops[place - 1] if tops and place else None
             top = zip(expected.token_ids, expected.logprobs, strict=True) if expected else ()
-            spelled.append((spell(token), logprob, tuple((spell(t), value) for t, value in top)))
+            text = engine.spell(token).decode(errors="replace")
+            named = tuple((names(t), value) for t, value in top)
+            spelled.append(Token(text=text, logprob=logprob, top=named, id=token))
     return spelled
 
 
-def _entry(token: Token) -> dict[str, Any]:
-    return {**_one(token.text, token.logprob), "top_logprobs": [_one(*one) for one in token.top]}
+def _name(job: Job, token: Token) -> str:
+    return f"token_id:{token.id}" if job.ask.names_by_id else token.text
 
 
-def _one(text: str, logprob: float) -> dict[str, Any]:
-    return {"token": text, "logprob": logprob, "bytes": list(text.encode())}
+def _entry(job: Job, token: Token) -> dict[str, Any]:
+    own = {**_one(_name(job, token), token.logprob), "bytes": list(token.text.encode())}
+    return {**own, "top_logprobs": [_one(*one) for one in token.top]}
+
+
+def _one(name: str, logprob: float | None) -> dict[str, Any]:
+    return {"token": name, "logprob": logprob, "bytes": list(name.encode())}

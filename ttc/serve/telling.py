@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from ttc.ports import Engine
 from ttc.serve.ask import Ask
-from ttc.serve.reply import Token, tops_of
+from ttc.serve.reply import Token, namer, tops_of
 from ttc.serve.share import speller
 from ttc.serve.thoughts import Thoughts
 from ttc.serve.words import Words
@@ -29,13 +29,15 @@ class Telling:
 
     def __init__(self, ask: Ask, engine: Engine, root: Branch) -> None:
         begun = root.text.rstrip().endswith("<think>")
-        self._thoughts = Thoughts(begun=begun)
+        self._thoughts = None if ask.is_raw else Thoughts(begun=begun)
         self._words = Words(form_for(engine), ask.tools) if ask.tools else None
-        self._line = None if ask.logprobs is None else _Line(engine, root, ask.logprobs)
+        self._line = _Line(engine, root, ask) if ask.tells_tokens else None
 
     def feed(self, piece: Chunk) -> tuple[str, str]:
         """What a piece adds to the thought, and to the answer that may be told."""
-        thought, answer = self._thoughts.feed(piece.text)
+        thought, answer = "", piece.text
+        if self._thoughts is not None:
+            thought, answer = self._thoughts.feed(answer)
         if self._line is not None:
             self._line.feed(piece, answer)
         return thought, answer if self._words is None else self._words.feed(answer)
@@ -46,16 +48,17 @@ class Telling:
             await self._line.expect()
 
     def due(self, num_chars: int) -> list[Token]:
-        """The tokens of the answer's first characters that were not told before."""
+        """The tokens of the answer's first characters, and before, that were not told before."""
         return [] if self._line is None else self._line.due(num_chars)
 
 
 class _Line:
     """The tokens of one choice that wait until their text is told."""
 
-    def __init__(self, engine: Engine, root: Branch, top: int) -> None:
-        self._engine, self._root, self._top = engine, root, top
-        self._spells = speller(engine)
+    def __init__(self, engine: Engine, root: Branch, ask: Ask) -> None:
+        self._engine, self._root, self._top = engine, root, ask.logprobs or 0
+        self._measures = ask.logprobs is not None
+        self._spells, self._names = speller(engine), namer(engine, ask)
         self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
         self._ids: list[int] = []
         self._known = 0
@@ -71,14 +74,15 @@ class _Line:
         self._fed += len(piece.text)
         if self._hidden is None and answer:
             self._hidden = self._fed - len(answer)
-        if piece.branch is not None or piece.token_ids is None or piece.logprobs is None:
+        ids, logprobs = piece.token_ids, piece.logprobs
+        if piece.branch is not None or ids is None or (logprobs is None and self._measures):
             return
-        for token, logprob in zip(piece.token_ids, piece.logprobs, strict=True):
+        for token, logprob in zip(ids, logprobs or [None] * len(ids), strict=True):
             spelt = b"" if self._spells is None else self._spells.spell(token)
             text = piece.text if self._spells is None else self._decoder.decode(spelt)
             self._ids.append(token)
             self._end += len(text)
-            self._waiting.append((self._end, Token(text=text, logprob=logprob)))
+            self._waiting.append((self._end, Token(text=text, logprob=logprob, id=token)))
 
     async def expect(self) -> None:
         """Reads on, for all tokens that have come since at once."""
@@ -88,7 +92,7 @@ class _Line:
         branch = Branch(
             parent=self._root, role=self._root.role, text="", token_ids=tuple(self._ids)
         )
-        found = await tops_of(self._engine, branch, places, self._top)
+        found = await tops_of(self._engine, branch, places, self._top, self._names)
         first = len(self._waiting) - (len(self._ids) - self._known)
         for place, top in enumerate(found, max(0, first)):
             end, token = self._waiting[place]
@@ -103,6 +107,5 @@ class _Line:
         unknown = len(self._ids) - self._known if self._top else 0
         while len(self._waiting) > unknown and self._waiting[0][0] <= self._hidden + num_chars:
             end, token = self._waiting.popleft()
-            if end - len(token.text) >= self._hidden:
-                due.append(token)
+            due.append(replace(token, is_thought=end - len(token.text) < self._hidden))
         return due

@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
 import ttc
+from tests.engine.conftest import TEMPLATE
 from tests.serve.lab import LONG, eventually, serving
 from ttc import Budget, EngineError
+from ttc.engine.local import LocalEngine
+from ttc.engine.local.text.prompt import ChatTemplate
+from ttc.engine.local.text.tokenizer import TextTokens
 from ttc.engine.openai import OpenAIEngine, Service, connect
+from ttc.engine.texts import Texts
 from ttc.ports import Request
+from ttc.strategies import BeamSearch, Best
+from ttc.strategies.tree.steps import FixedLength
 from ttc.testing import FakeEngine, check_engine
-from ttc.types import Sampling
+from ttc.types import Branch, Problem, Sampling
+from ttc.verifiers import MeanLogprob
 
+COUNT = Problem.ask("Count.")
+GREEDY = Sampling(temperature=0.0)
 WORDS = ("ant", "bee", "cat", "dog", "eel", "fox")
 
 
@@ -86,3 +97,58 @@ def test_a_strategy_that_spends_more_than_a_call_may_is_no_model() -> None:
         service = Service(model="fake@self_consistency(n=5)", urls=(there.url,))
         with pytest.raises(EngineError, match="does not enforce max_tokens"):
             connect(service)
+
+
+@pytest.fixture
+def both(
+    monkeypatch: pytest.MonkeyPatch, tokens: TextTokens, load: Callable[..., LocalEngine]
+) -> Iterator[tuple[OpenAIEngine, LocalEngine]]:
+    """A tiny engine, and the engine of ttc's own server in front of it. Both know its tokens."""
+    monkeypatch.setattr(
+        Texts,
+        "load",
+        lambda _, **more: Texts(tokens, ChatTemplate(TEMPLATE, tokens, tokens.special), **more),
+    )
+    own = load()
+    with serving(models={"tiny": own}) as there:
+        made = connect(Service(model="tiny", urls=(there.url,), tokenizer="."))
+        yield made, own
+        made.close()
+
+
+def _result(engine: OpenAIEngine | LocalEngine, branch: Branch, **more: Any) -> Branch:
+    asked = {"max_tokens": 12, "sampling": GREEDY, "seed": 1, **more}
+    return engine.submit(Request(branch=branch, **asked)).future.result(20)
+
+
+def test_ttcs_own_server_is_asked_by_tokens(both: tuple[OpenAIEngine, LocalEngine]) -> None:
+    engine, _ = both
+
+    assert (engine.report.kind, engine.report.tells_tokens) == ("ttc", "token_ids")
+    assert check_engine(engine, COUNT).failed == ()
+
+
+def test_a_cut_branch_goes_on_over_http_as_it_does_here(
+    both: tuple[OpenAIEngine, LocalEngine],
+) -> None:
+    """Of a random model: its tokens are no whole characters, so no text would carry them."""
+    found = []
+    for engine in both:
+        root = engine.root(COUNT, "policy")
+        first = _result(engine, root)
+        cut = engine.cut(first, root.num_tokens + 5)
+        forks = [_result(engine, engine.append(cut, cue)) for cue in (" th", " a")]
+        found.append([branch.token_ids for branch in (root, first, *forks)])
+
+    assert found[0] == found[1]
+
+
+def test_a_search_runs_on_ttcs_own_server(both: tuple[OpenAIEngine, LocalEngine]) -> None:
+    engine, _ = both
+    shape: dict[str, Any] = {"num_beams": 2, "beam_width": 1, "max_steps": 2}
+    search = BeamSearch(MeanLogprob(), steps=FixedLength(4), **shape)
+
+    outcome = ttc.solve(COUNT, search >> Best(), model=engine, seed=0)
+
+    assert outcome.usage.output_tokens == 2 * 2 * 4
+    assert {len(c.branch.token_ids or ()) for c in outcome.candidates} == {4}
