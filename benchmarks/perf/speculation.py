@@ -5,7 +5,8 @@ Run as `python benchmarks/perf/speculation.py [--target MODEL] [--draft MODEL] [
 
 All engines are loaded once and take turns: every round of prompts runs on each, so that other load
 on the machine meets all alike. A ratio is the median over rounds of plain seconds by speculative
-seconds, of the same prompts with the same seeds. The bound is what constant acceptance would give
+seconds, of the same prompts with the same seeds; so is that of the processor's seconds, which other
+load moves less. The bound is what constant acceptance would give
 at best: the greatest (1 - a^(k+1)) / (1 - a) / (c k + r(k)) over k, with the measured acceptance a,
 the draft model's step as a part of the model's, c, and r(k) the time of k + 1 rows by that of one.
 `--peers FOLDER` measures llama.cpp's own speculation on the same prompts, out of a folder with its
@@ -81,15 +82,15 @@ def request(engine: LocalEngine, text: str, seed: int, options: argparse.Namespa
 
 def run(
     engine: LocalEngine, text: str, seed: int, options: argparse.Namespace
-) -> tuple[float, list[Any]]:
-    """Seconds of a prompt's branches, and what they wrote."""
-    begun = time.perf_counter()
+) -> tuple[float, float, list[Any]]:
+    """Seconds of a prompt's branches, by the clock and of the processor, and what they wrote."""
+    begun, processor = time.perf_counter(), time.process_time()
     calls = [
         engine.submit(request(engine, text, 1000 * seed + branch, options))
         for branch in range(options.batch)
     ]
     texts = [call.future.result().token_ids for call in calls]
-    return time.perf_counter() - begun, texts
+    return time.perf_counter() - begun, time.process_time() - processor, texts
 
 
 def bound(acceptance: float, target: Curve, draft: Curve | None, context: int) -> float:
@@ -116,21 +117,25 @@ def measure(options: argparse.Namespace) -> list[dict[str, Any]]:
     for engine in loaded.values():
         run(engine, "Count to ten.", 0, options)
     seconds: dict[str, list[float]] = {way: [] for way in loaded}
+    processor: dict[str, list[float]] = {way: [] for way in loaded}
     before = {way: dict(vars(engine.counters)) for way, engine in loaded.items()}
     models = {way: draft_model(engine) for way, engine in loaded.items()}
     computed = {way: (m.steps, m.rows) if m else (0, 0) for way, m in models.items()}
     written: dict[str, list[Any]] = {way: [] for way in loaded}
     for seed, text in enumerate(prompts, 1):
         for way in sorted(loaded, key=lambda way: (hash_of(way, seed), way)):
-            took, texts = run(loaded[way], text, seed, options)
+            took, worked, texts = run(loaded[way], text, seed, options)
             seconds[way].append(took)
+            processor[way].append(worked)
             written[way].append(texts)
     rows = []
     for way, engine in loaded.items():
         counted = {k: v - before[way][k] for k, v in vars(engine.counters).items()}
         if "coupled" in way:
             assert written[way] == written["plain"], f"{way}: drafts have changed a text"
-        rows.append(row(way, engine, counted, seconds, options) | drafted(engine, computed[way]))
+        found = row(way, engine, counted, seconds, options) | drafted(engine, computed[way])
+        found["ratio_of_processor_time"] = median_ratio(processor, way)
+        rows.append(found)
         print(rows[-1], flush=True)
     for engine in loaded.values():
         engine.close()
@@ -165,11 +170,8 @@ def row(
         "draft_seconds": round(counted["draft_s"], 3),
     }
     if way != "plain":
-        ratios = [p / s for p, s in zip(seconds["plain"], seconds[way], strict=True)]
-        if "maximal" in way:  # other texts, of other lengths
-            found["ratio"] = None
-        else:
-            found["ratio"] = round(statistics.median(ratios), 3)
+        found["ratio"] = median_ratio(seconds, way)
+        if "maximal" not in way:
             found["ratio_of_sums"] = round(sum(seconds["plain"]) / sum(seconds[way]), 3)
         if alpha is not None and options.batch == 1:
             model = draft_model(engine)
@@ -178,14 +180,25 @@ def row(
     return found
 
 
+def median_ratio(took: dict[str, list[float]], way: str) -> float | None:
+    """Plain time by a way's; `None` where that writes other texts, of other lengths."""
+    if "maximal" in way:
+        return None
+    pairs = zip(took["plain"], took[way], strict=True)
+    return round(statistics.median(plain / other for plain, other in pairs), 3)
+
+
 def drafted(engine: LocalEngine, before: tuple[int, int]) -> dict[str, Any]:
     """What a draft model has computed since, and how long its step takes by its curve."""
     model = draft_model(engine)
     if model is None:
         return {}
     steps, rows = model.steps - before[0], model.rows - before[1]
-    one = model.curve(Load(rows=1, draws=1, seen=CONTEXT))
-    return {"draft_steps": steps, "draft_rows": rows, "draft_step_ms": round(1e3 * one, 2)}
+    one, whole = Load(rows=1, draws=1, seen=CONTEXT), Load(rows=4, draws=4, seen=4 * CONTEXT)
+    curve = engine._batch.curve
+    found = {"draft_step_ms": model.curve(one), "step_ms": curve(one), "step_of_4_ms": curve(whole)}
+    told = {name: round(1e3 * seconds, 2) for name, seconds in found.items()}
+    return {"draft_steps": steps, "draft_rows": rows, **told}
 
 
 def draft_model(engine: LocalEngine) -> DraftModel | None:
