@@ -14,6 +14,7 @@ import contextlib
 import errno
 import os
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -54,13 +55,9 @@ class Lines:
         except BaseException:
             os.close(self._file)
             raise
-        self._max_bytes = max_bytes
-        self._guard = threading.Lock()
-        self._is_dirty, self._closing = threading.Event(), threading.Event()
-        self._syncing: threading.Thread | None = None
-        if keep_alive:
-            self._syncing = threading.Thread(target=self._sync, name="ttc lines", daemon=True)
-            self._syncing.start()
+        self._max_bytes, self._keep_alive = max_bytes, keep_alive
+        self._guard, self._syncing = threading.Lock(), threading.Lock()
+        self._is_dirty, self._is_open = False, True
 
     def append(self, line: bytes) -> None:
         """Writes one line behind the others, or nothing of it. Any thread may call it.
@@ -80,7 +77,9 @@ class Lines:
                 os.ftruncate(self._file, self._size)
                 raise
             self._size += len(data)
-        self._is_dirty.set()
+            is_first, self._is_dirty = not self._is_dirty, True
+        if is_first and self._keep_alive:
+            _disk.bring(self)
 
     def sync(self) -> None:
         """Brings everything to the disk, and waits for it.
@@ -92,14 +91,21 @@ class Lines:
 
     def close(self) -> None:
         """Brings everything to the disk, and lets others have the file."""
-        self._closing.set()
-        self._is_dirty.set()
-        if self._syncing is not None:
-            self._syncing.join()
-        try:
-            os.fsync(self._file)
-        finally:
-            os.close(self._file)
+        with self._syncing:
+            self._is_open = False
+            try:
+                os.fsync(self._file)
+            finally:
+                os.close(self._file)
+
+    def sync_if_open(self) -> None:
+        """Brings what is new to the disk, unless that has been done by closing."""
+        with self._syncing:
+            if self._is_open:
+                with self._guard:
+                    self._is_dirty = False  # a line from now on asks again
+                with contextlib.suppress(OSError):  # the end tells it
+                    os.fsync(self._file)
 
     def __enter__(self) -> Lines:
         return self
@@ -119,13 +125,45 @@ class Lines:
                 whole.append(rest)
         return whole
 
-    def _sync(self) -> None:
-        while not self._closing.is_set():
-            self._is_dirty.wait()
-            self._is_dirty.clear()
-            with contextlib.suppress(OSError):  # the end tells it
-                os.fsync(self._file)
-            self._closing.wait(_SYNC_S)
+
+class _Disk:
+    """One thread for all files, which brings each to the disk a second after its first new line."""
+
+    def __init__(self) -> None:
+        self._guard, self._files = threading.Condition(), set[Lines]()
+        self._thread: threading.Thread | None = None
+
+    def bring(self, file: Lines) -> None:
+        """Has a file brought to the disk soon."""
+        with self._guard:
+            self._files.add(file)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, name="ttc lines", daemon=True)
+                self._thread.start()
+            self._guard.notify()
+
+    def _work(self) -> None:
+        while True:
+            with self._guard:
+                self._guard.wait_for(lambda: self._files)
+            time.sleep(_SYNC_S)
+            with self._guard:
+                files, self._files = self._files, set()
+            for file in files:
+                file.sync_if_open()
+
+
+_disk = _Disk()
+
+
+def _anew() -> None:
+    """A process that was forked off has no thread of its parent's."""
+    global _disk
+    _disk = _Disk()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_anew)
 
 
 def read_lines(path: Path) -> tuple[list[bytes], bytes]:

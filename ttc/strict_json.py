@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any
 
 __all__ = ["decode", "encode", "pretty"]
@@ -25,11 +26,16 @@ def encode(values: Any, *, default: Callable[[Any], Any] | None = None) -> str:
         values: what to encode.
         default: what to put in the place of something that is no JSON.
     """
-    encoder = json.JSONEncoder(separators=(",", ":"), default=default, allow_nan=False)
+    encoder = _encoder(default)
     try:
         return encoder.encode(values)
     except ValueError:
         return encoder.encode(_with(values, lambda number: {_MARK: str(number)}))
+
+
+@lru_cache(maxsize=8)
+def _encoder(default: Callable[[Any], Any] | None) -> json.JSONEncoder:
+    return json.JSONEncoder(separators=(",", ":"), default=default, allow_nan=False)
 
 
 def decode(text: str | bytes) -> Any:

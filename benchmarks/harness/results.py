@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -91,7 +91,8 @@ class Result:
     @property
     def line(self) -> bytes:
         """As JSON."""
-        return json.dumps(asdict(self), ensure_ascii=False, allow_nan=False).encode()
+        values = {**vars(self), "candidates": list(map(vars, self.candidates))}
+        return json.dumps(values, ensure_ascii=False, allow_nan=False, default=dict).encode()
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Result:

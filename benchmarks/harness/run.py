@@ -35,6 +35,7 @@ from ttc.benchmarks.tasks import Item, Task
 from ttc.clock import SystemClock
 from ttc.engine.replay import ReplayEngine
 from ttc.errors import EngineError, JournalMismatch, NodeError, RecordError
+from ttc.graph import Node
 from ttc.journal import derive_seed
 from ttc.loop import on_the_loop
 from ttc.pools import Pool
@@ -43,6 +44,7 @@ from ttc.prices import Prices
 from ttc.registry import load_engine
 from ttc.sandbox.zygote import SandboxChoice
 from ttc.solve import asolve
+from ttc.text_form import parse
 from ttc.types import Outcome, Problem
 
 __all__ = ["Done", "Evaluation", "Job", "Options", "Shard"]
@@ -151,6 +153,11 @@ class Evaluation:
         self._options, self._told = options or Options(), told
         self._pool = None if pool is None else _Orders(pool, config.seed)
         self._grades = {name: Grades(task) for name, task in tasks.items()}
+        # A journal that is kept tells a strategy as it was written; others need not read it anew.
+        self._strategies: dict[str, Node | str] = {
+            arm.name: arm.strategy if self._options.keep_journals else parse(arm.strategy)
+            for arm in config.arms
+        }
         self._prices = Prices.of_the_user()
         self._engines: dict[str, Engine] = {}
 
@@ -255,7 +262,7 @@ class Evaluation:
         try:
             outcome = await asolve(
                 problem,
-                self._config.strategy(job.cell.arm),
+                self._strategies[job.cell.arm],
                 models=engines,
                 budget=self._config.budget(job.cell.budget),
                 seed=self._seed(job.repeat),

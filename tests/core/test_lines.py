@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import stat
+import threading
 from collections.abc import Callable
 from pathlib import Path
+from queue import Queue
 
 import pytest
 from hypothesis import given
@@ -16,9 +18,13 @@ from ttc.lines import Lines, is_in_use, read_lines
 Open = Callable[..., Lines]
 
 
-def opened(path: Path, max_bytes: int | None = None) -> Lines:
+def opened(path: Path, max_bytes: int | None = None, *, keep_alive: bool = False) -> Lines:
     """A file whose whole lines end in a full stop."""
-    return Lines(path, is_whole=lambda line: line.endswith(b"."), max_bytes=max_bytes)
+
+    def is_whole(line: bytes) -> bool:
+        return line.endswith(b".")
+
+    return Lines(path, is_whole=is_whole, max_bytes=max_bytes, keep_alive=keep_alive)
 
 
 def test_a_file_is_its_owners_alone(tmp_path: Path) -> None:
@@ -94,3 +100,29 @@ def test_a_line_that_the_disk_cannot_hold_leaves_nothing(
         lines.append(b"third.")
 
     assert (tmp_path / "file").read_bytes() == b"first.\nthird.\n"
+
+
+def test_new_lines_reach_the_disk_while_the_file_is_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each time that there are some, and by one thread for all files."""
+    monkeypatch.setattr("ttc.lines._SYNC_S", 0.0)
+    brought: Queue[str] = Queue()
+    monkeypatch.setattr(os, "fsync", lambda file: brought.put(threading.current_thread().name))
+    with opened(tmp_path / "a", keep_alive=True) as a, opened(tmp_path / "b", keep_alive=True) as b:
+        for file in (a, b, a):
+            file.append(b"one.")
+            assert brought.get(timeout=60) == "ttc lines"
+        names = [thread.name for thread in threading.enumerate()]
+    assert names.count("ttc lines") == 1
+
+
+def test_a_file_that_was_closed_is_not_brought_to_the_disk_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its number may be that of another file by then."""
+    file = opened(tmp_path / "file")
+    file.append(b"one.")
+    file.close()
+    monkeypatch.setattr(os, "fsync", lambda file: pytest.fail("it was closed"))
+    file.sync_if_open()

@@ -53,6 +53,22 @@ def test_what_a_pool_holds_is_not_drawn_again(tmp_path: Path) -> None:
     assert len({c.seed for c in read(path)}) == 6
 
 
+def test_what_waits_to_be_drawn_takes_no_room(tmp_path: Path) -> None:
+    """Memory is flat: as many tasks as completions in flight, however many are asked for."""
+    tasks = []
+
+    async def work() -> None:
+        with PoolFile(tmp_path / "pool.jsonl") as file:
+            await draw(
+                PROBLEMS, FakeEngine("x"), file, Plan(n=400),
+                progress=lambda done, total: tasks.append(len(asyncio.all_tasks())),
+            )  # fmt: skip
+
+    asyncio.run(work())
+    assert len(tasks) == 801
+    assert max(tasks) <= 66
+
+
 def test_a_pool_holds_what_a_run_of_its_seed_draws(tmp_path: Path) -> None:
     drawn(tmp_path / "pool.jsonl", FakeEngine(talker()), 5, seed=7)
 

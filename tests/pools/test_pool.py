@@ -66,13 +66,38 @@ def test_a_damaged_pool_is_continued(tmp_path: Path) -> None:
     path.write_bytes(raw + first + first[:25])
 
     with PoolFile(path) as file:
-        found = list(file.pool)
+        found = [c.key for c in file.pool]
         for problem in ("d", "e"):
             file.add(completion(problem))
 
-    assert found == rows
+    assert found == [row.key for row in rows]
+    assert list(read(path))[:3] == rows
     assert path.read_bytes().endswith(b"\n")
     assert sorted(c.key for c in read(path)) == ["a#0", "b#0", "c#0", "d#0", "e#0"]
+
+
+def test_a_file_keeps_in_memory_nothing_that_was_written(tmp_path: Path) -> None:
+    """BK-06: neither of what it held before nor of what is added."""
+    path, told = tmp_path / "pool.jsonl", {"token_ids": (1, 2), "logprobs": (-0.5, -0.5)}
+    write(path, Pool([completion("a", text="long" * 99, num_tokens=2, **told)]))
+    with PoolFile(path) as file:
+        file.add(completion("b", text="long" * 99, num_tokens=2, **told))
+        kept = list(file.pool)
+    assert [(c.key, c.text, c.token_ids, c.logprobs) for c in kept] == [
+        ("a#0", "", None, None), ("b#0", "", None, None),
+    ]  # fmt: skip
+    assert [c.length for c in kept] == [2, 2]
+    assert [c.text for c in read(path)] == ["long" * 99] * 2
+
+
+def test_a_completion_is_written_once(tmp_path: Path) -> None:
+    with PoolFile(tmp_path / "pool.jsonl") as file:
+        for one in (failed(), failed(), completion(), failed()):
+            file.add(one)
+        with pytest.raises(RecordError, match="holds a completion p#0 already"):
+            file.add(completion(text="another"))
+    assert [c.failed for c in read(tmp_path / "pool.jsonl")] == [False]
+    assert len((tmp_path / "pool.jsonl").read_bytes().splitlines()) == 2
 
 
 def test_a_row_without_a_newline_counts_if_it_is_whole(tmp_path: Path) -> None:

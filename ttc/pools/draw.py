@@ -1,7 +1,8 @@
 """Drawing: fills a pool with completions of problems, as many of each as are asked for.
 
 Each completion has the seed that `Sample` would give it in a run of the same seed, so a pool holds
-what runs would have drawn. What the file holds already is not drawn again.
+what runs would have drawn. What the file holds already is not drawn again. Whatever is in flight is
+bounded, and a completion that is written is kept nowhere else, so memory does not grow with them.
 """
 
 from __future__ import annotations
@@ -81,23 +82,23 @@ async def draw(
         for problem in problems
         for index in sorted(set(range(plan.n)) - _held(problem, engine, file, plan))
     ]
-    total = len(problems) * plan.n
+    total, left = len(problems) * plan.n, iter(missing)
     roots = {problem.id: engine.root(problem, "policy") for problem, _ in missing}
-    room, done, failed = asyncio.Semaphore(_IN_FLIGHT), total - len(missing), 0
+    done, failed = total - len(missing), 0
 
-    async def one(problem: Problem, index: int) -> None:
+    async def work() -> None:
         nonlocal done, failed
-        async with room:
+        for problem, index in left:  # shared: each is taken by one worker, in order
             completion = await _drawn(problem, index, roots[problem.id], engine, plan)
-        file.add(completion)
-        done, failed = done + 1, failed + completion.failed
-        progress(done, total)
+            file.add(completion)
+            done, failed = done + 1, failed + completion.failed
+            progress(done, total)
 
     progress(done, total)
     try:
         async with asyncio.TaskGroup() as group:
-            for problem, index in missing:
-                group.create_task(one(problem, index))
+            for _ in range(min(_IN_FLIGHT, len(missing))):
+                group.create_task(work())
     except ExceptionGroup as faults:
         raise faults.exceptions[0] from None
     return Drawn(total - len(missing), len(missing), failed)

@@ -189,7 +189,13 @@ class Pool:
 
 
 class PoolFile:
-    """A pool on disk that this process alone continues."""
+    """A pool on disk that this process alone continues.
+
+    What models wrote stands in the file alone, so memory does not grow with it.
+    """
+
+    pool: Pool
+    """Its completions, without their texts and tokens."""
 
     def __init__(self, path: FilePath) -> None:
         """Opens a file, or makes one.
@@ -205,7 +211,7 @@ class PoolFile:
         except OSError as error:
             raise RecordError(f"{path} cannot be written: {error.strerror}") from error
         try:
-            self.pool = Pool(_parsed(self._lines.lines, self.path))
+            self.pool = Pool(map(_bare, Pool(_parsed(self._lines.lines, self.path))))
         except BaseException:
             self._lines.close()
             raise
@@ -215,21 +221,29 @@ class PoolFile:
         """Writes a completion behind the others.
 
         Raises:
-            RecordError: it contradicts one that is there, or it cannot be written.
+            RecordError: one of its name is there that has not failed, or it cannot be written.
         """
-        if self.pool.add(completion):
+        if self.pool.add(_bare(completion)):
             try:
                 self._lines.append(_line(completion))
             except OSError as error:
                 raise RecordError(
                     f"{self.path} cannot be continued: {error.strerror}; nothing of it is lost"
                 ) from error
+        elif not completion.failed:
+            raise RecordError(f"{self.path} holds a completion {completion.key} already")
 
     def __enter__(self) -> PoolFile:
         return self
 
     def __exit__(self, *_: object) -> None:
         self._lines.close()
+
+
+def _bare(completion: Completion) -> Completion:
+    """What it is and how it was drawn, without what was read and written."""
+    told = {"prompt_ids": None, "token_ids": None, "logprobs": None, "top_means": None}
+    return replace(completion, text="", num_tokens=completion.length, **told)  # type: ignore[arg-type]
 
 
 def read(path: FilePath) -> Pool:
