@@ -1,25 +1,31 @@
-"""What a decision of a tree search costs: time of an ask, asks per second, memory; beside others.
+"""What a decision of a tree search costs, and how many it needs to solve a problem; beside others.
 
 Run as `python benchmarks/perf/policies.py [--nodes N] [--seeds N] [--peers PYTHON]
-[--patience SECONDS] [--output FILE]`. Every search runs in a process of its own, on a model that is
-a table (`fake_tree.py`), in which nothing ends a trajectory; so new nodes are not followed to their
-end. Times are processor time of the thread; an ask is measured over the last 200 before so many
-nodes. Memory is what the process grew by at its largest. With `--peers`, an interpreter that has
-treequest and its_hub, their searches run on the same trees (`peers.py`), with one ask after the
-other for all; one that takes longer than `--patience` seconds is ended, and its row says so.
+[--patience SECONDS] [--output FILE]`. Every search runs in a process of its own, on models that are
+tables (`fake_tree.py`). Times are processor time of the thread, on the plain kind of tree, in which
+nothing ends a trajectory; an ask is measured over the last 200 before so many nodes. Memory is what
+the process grew by at its largest.
+
+Evaluations to solve are the median over `--seeds` trees of each kind, and over the trees of all
+kinds; a tree that was not solved counts as more than any. One ask comes after the other. Where
+whole answers end a trajectory, new nodes are followed to their end, as they are by default. With
+`--peers`, an interpreter that has treequest and its_hub, their searches run on the same trees
+(`peers.py`); what takes longer than `--patience` seconds is ended, and its row says so.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import resource
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -46,9 +52,11 @@ PEERS = (
 )
 COMPARED = 1000
 """Nodes of a search that is compared with those of others."""
+PATIENT = 500
+"""After how many a search is given up that solves a problem."""
 
 
-def policy(name: str, nodes: int) -> Any:
+def policy(name: str, nodes: int, has_ends: bool) -> Any:
     """A policy by its name here, as it comes."""
     from ttc.strategies.tree.adaptive_branching import AdaptivePolicy
     from ttc.strategies.tree.budget_guided import BudgetGuidedPolicy
@@ -59,25 +67,29 @@ def policy(name: str, nodes: int) -> Any:
     if name.startswith("adaptive_"):
         variant = name.removeprefix("adaptive_")
         return AdaptivePolicy(variant="M" if variant == "m" else variant)  # type: ignore[arg-type]
-    return MonteCarloPolicy(select=name, simulate=False)  # type: ignore[arg-type]
+    return MonteCarloPolicy(select=name, simulate=has_ends)  # type: ignore[arg-type]
 
 
-def search(name: str, nodes: int, seed: int, until_solved: bool) -> dict[str, Any]:
+def search(name: str, nodes: int, seed: int, kind: str, until_solved: bool) -> dict[str, Any]:
     """One search: the times of its asks and tells, and what the fake model saw."""
     from fake_tree import FakeTree, Key
 
     from ttc.strategies.tree import Expansion, Result
 
-    chosen, tree = policy(name, nodes), FakeTree(seed)
+    tree = FakeTree(seed, kind)
+    chosen = policy(name, nodes, has_ends=tree.kind.depth is not None)
     keys: dict[int, Key] = {0: ()}
     state, asks, tells = chosen.init(), [], []
     for number in range(nodes):
         start = time.thread_time_ns()
         state, work = chosen.ask(state, (seed << 32) + number)
         asks.append(time.thread_time_ns() - start)
+        if work is None:  # everything has come to its end
+            break
         assert isinstance(work, Expansion)
-        keys[work.id] = tree.child(keys[work.parent])
-        result = Result(id=work.id, status="open", value=tree.score(keys[work.id]), tokens=10)
+        key = keys[work.id] = tree.child(keys[work.parent])
+        status = "finished" if tree.has_ended(key) else "open"
+        result = Result(id=work.id, status=status, value=tree.score(key), tokens=10)
         start = time.thread_time_ns()
         state = chosen.tell(state, result)
         tells.append(time.thread_time_ns() - start)
@@ -89,13 +101,21 @@ def search(name: str, nodes: int, seed: int, until_solved: bool) -> dict[str, An
 def measured(arguments: argparse.Namespace) -> dict[str, Any]:
     """What a worker prints: one search of full size, or many that end when they are solved."""
     import numpy  # noqa: F401 - so that loading it counts as no search's memory
+    from fake_tree import KINDS
 
+    name, nodes = arguments.one, arguments.nodes
     if arguments.seeds:
-        found = [search(arguments.one, arguments.nodes, s, True) for s in range(arguments.seeds)]
-        return {"solved_after": [run["solved_after"] for run in found]}
-    search(arguments.one, 20, 0, False)
+        solved = {
+            kind: [
+                search(name, nodes, seed, kind, until_solved=True)["solved_after"]
+                for seed in range(arguments.seeds)
+            ]
+            for kind in KINDS
+        }
+        return {"solved_after": solved}
+    search(name, 20, 0, "plain", until_solved=False)
     before = rss_mib()
-    run = search(arguments.one, arguments.nodes, 0, False)
+    run = search(name, nodes, 0, "plain", until_solved=False)
     run["mib"] = rss_mib() - before
     return run
 
@@ -145,23 +165,29 @@ def compared(run: Callable[..., dict[str, Any]], name: str, seeds: int) -> dict[
         full = run("--one", name, "--nodes", str(COMPARED))
         row["mib"] = round(full["mib"], 1)
         row["cpu_s"] = round((sum(full["asks"]) + sum(full["tells"])) / 1e9, 3)
-        solved = run("--one", name, "--nodes", str(COMPARED), "--seeds", str(seeds))["solved_after"]
+        solved = run("--one", name, "--nodes", str(PATIENT), "--seeds", str(seeds))["solved_after"]
     except subprocess.TimeoutExpired as late:
         what = "problems" if "cpu_s" in row else "search"
         return row | {f"{what}_unfinished_after_s": late.timeout}
-    row["problems"] = len(solved)
-    row["unsolved"] = sum(after is None for after in solved)
-    row["evaluations_to_solve_mean"] = round(
-        statistics.fmean(COMPARED if after is None else after for after in solved), 1
-    )
+    trees = list(chain(*solved.values()))
+    row["problems"], row["unsolved"] = len(trees), sum(after is None for after in trees)
+    row["evaluations_to_solve_median"] = median_of(trees)
+    row["by_kind"] = {kind: median_of(found) for kind, found in solved.items()}
     return row
+
+
+def median_of(solved_after: Sequence[int | None]) -> float | None:
+    """The median of evaluations to solve; `None` where half of the trees were not solved."""
+    counts = [math.inf if after is None else after for after in solved_after]
+    middle = statistics.median(counts)
+    return middle if math.isfinite(middle) else None
 
 
 def main() -> None:
     """Measures all, prints rows, and writes them where asked to."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--nodes", type=int, default=10_000)
-    parser.add_argument("--seeds", type=int, help="problems that are solved, 40 by default")
+    parser.add_argument("--seeds", type=int, help="trees of each kind, 20 by default")
     parser.add_argument("--peers", help="an interpreter that has treequest and its_hub")
     parser.add_argument("--patience", type=float, default=300.0, help="seconds for each of these")
     parser.add_argument("--output", type=Path)
@@ -185,7 +211,7 @@ def main() -> None:
     ways = [(own, name) for name in NAMES]
     ways += [(peer, name) for name in PEERS if arguments.peers]
     for way, name in ways:
-        rows.append(compared(way, name, arguments.seeds or 40))
+        rows.append(compared(way, name, arguments.seeds or 20))
         print(rows[-1])
     if arguments.output:
         write_result(arguments.output, command=sys.argv, rows=rows, seed=0)
