@@ -77,7 +77,7 @@ class Call(EngineCall):
         plan: Plan,
         on_chunk: Callable[[Chunk], None] | None = None,
     ) -> None:
-        super().__init__(run, account, path=plan.path, key=plan.key, role=plan.branch.role)
+        super().__init__(run, account, path=plan.path, key=plan.key, branch=plan.branch)
         self._plan, self._on_chunk = plan, on_chunk
         self._charged = plan.charged
         demands = run.demands.get(plan.branch.role, frozenset())

@@ -21,7 +21,7 @@ from ttc.frozen import changed
 from ttc.meter import Meter
 from ttc.postbox import post
 from ttc.run import Run
-from ttc.types import Record
+from ttc.types import Branch, Record
 from ttc.usage import NO_USAGE, Usage
 
 __all__ = ["EngineCall", "deliver", "interrupt"]
@@ -33,7 +33,7 @@ _log = logging.getLogger(__name__)
 class EngineCall(ABC):
     """One call of an engine, from its launch to its end."""
 
-    def __init__(self, run: Run, account: Account, *, path: str, key: str, role: str) -> None:
+    def __init__(self, run: Run, account: Account, *, path: str, key: str, branch: Branch) -> None:
         """A call; `_enter` launches it.
 
         Args:
@@ -41,15 +41,16 @@ class EngineCall(ABC):
             account: what it draws on.
             path: the path of the node that asks.
             key: its name in lineages.
-            role: whose engine is asked.
+            branch: what the engine of its role is given.
         """
         self.key = key
         self.usage = NO_USAGE
         self.cancelled = False
         self.turn: asyncio.Future[int] | None = None
-        self._run, self._account, self._path, self._charged = run, account, path, role
-        self._engine = run.engine(role)
-        self._meter = Meter(self._engine, run.prices.get(role))
+        self._run, self._account, self._path = run, account, path
+        self._given, self._charged = branch, branch.role
+        self._engine = run.engine(branch.role)
+        self._meter = Meter(self._engine, run.prices.get(branch.role))
         self._ticket: Ticket | None = None
         self._arrival: asyncio.Future[Any] | None = None
         self._refusal: TTCError | None = None
@@ -120,7 +121,7 @@ class EngineCall(ABC):
         try:
             await ticket.admitted()
             self._run.admitted(self, "engine")
-            self._run.emit("admitted", self._path, call=self.key)
+            self._run.emit("admitted", self._path, call=self.key, branch=self._given)
             return await work(ticket)
         except asyncio.CancelledError:
             self.abort()
@@ -185,7 +186,7 @@ class EngineCall(ABC):
             seconds=self._run.clock.now() - self._started,
         )
         self._run.ended(self)
-        self._run.emit("call", self._path, call=self.key)
+        self._run.emit("call", self._path, call=self.key, finish=detail.get("finish"))
 
 
 def deliver(

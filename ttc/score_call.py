@@ -80,7 +80,7 @@ class ScoreCall(EngineCall):
     """One call that reads."""
 
     def __init__(self, run: Run, account: Account, plan: ReadPlan) -> None:
-        super().__init__(run, account, path=plan.path, key=plan.key, role=plan.branch.role)
+        super().__init__(run, account, path=plan.path, key=plan.key, branch=plan.branch)
         self._plan = plan
         if plan.hidden and not self._engine.capabilities.hidden_states:
             raise ValueError(

@@ -388,6 +388,10 @@ class Event:
     """What was decided."""
     candidate: Candidate | None = None
     """What reached a selector, where the kind is `candidate`."""
+    branch: Branch | None = None
+    """What an admitted call goes on from."""
+    finish: str | None = None
+    """How a call has ended: `stop`, `length`, `cancelled` or `error`, where it ran at all."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -90,8 +90,9 @@ def test_a_run_is_told_while_it_runs() -> None:
 @pytest.mark.parametrize("is_watched", [True, False])
 def test_a_run_is_told_alike_whether_or_not_it_was_looked_at_before(is_watched: bool) -> None:
     asked, strategy = ttc.Problem.ask("What is 17 * 23?"), SelfConsistency(n=3)
-    trace = Trace("run", asked, strategy, budget=ttc.Budget(), engines={"policy": "fake"})
-    outcome = ttc.solve(asked, strategy, model=FakeEngine(SAID), watch=trace, seed=1)
+    engine = FakeEngine(SAID)
+    trace = Trace("run", asked, strategy, budget=ttc.Budget(), engines={"policy": engine})
+    outcome = ttc.solve(asked, strategy, model=engine, watch=trace, seed=1)
     live = trace.view.document(0) if is_watched else None
     trace.finish(outcome)
     whole = Recorder("run", asked, strategy, engines={"policy": "fake"})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -394,6 +395,42 @@ def test_a_run_is_followed_by_its_events() -> None:
     assert {spend["role"] for spend in after["spends"]} == {"policy"}
     assert after["end"]["answer"] == "205"
     assert [node["path"] for node in after["graph"]["nodes"]] == ["prompt", "0.sample", "1.vote"]
+
+
+def test_a_call_is_there_from_its_admission_on() -> None:
+    """With its place in the tree, and before anything was spent on it."""
+    problem = ttc.Problem.ask(QUESTION)
+    engine = FakeEngine(["The answer is 205.", "The answer is 501."])
+    recorder = Recorder("run", problem, VOTE, spell={"policy": engine.spell})
+    told: list[dict[str, Any]] = []
+
+    def watch(event: Event) -> None:
+        recorder(event)
+        told.append(deepcopy(recorder.document()))
+
+    outcome = ttc.solve(problem, VOTE, model=engine, seed=3, watch=watch)
+    first = next(document for document in told if document["rows"])
+    prompt, call = first["rows"]
+    last = {row["id"]: row["status"] for row in told[-1]["rows"] if row["kind"] == "call"}
+
+    assert (call["id"], call["parent"], call["status"]) == ("0.sample#0", prompt["id"], "running")
+    assert first["spends"] == []
+    assert len(last) == outcome.usage.calls
+    assert "running" not in last.values()
+
+
+def test_texts_of_a_run_without_a_journal_are_told_token_by_token() -> None:
+    engine = FakeEngine("The answer is 205.")
+    recorder = Recorder("run", ttc.Problem.ask(QUESTION), VOTE, spell={"policy": engine.spell})
+    outcome = ttc.solve(QUESTION, VOTE, model=engine, seed=3, watch=recorder)
+    live = recorder.text("0.sample#0")
+    recorder.finish(outcome)
+    text = recorder.text("0.sample#0")
+
+    assert text is not None
+    assert text == live
+    assert text["pieces"] == ["The", " answer", " is", " 205."]
+    assert text["logprobs"] == (-0.5,) * 4
 
 
 def test_a_document_is_json(searched: tuple[Path, Outcome]) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from ttc.graph import Node
 from ttc.ports import Engine
 from ttc.serve.keys import Key
+from ttc.serve.share import speller
 from ttc.types import Budget, Event, Outcome, Problem
 from ttc.view import RunLine
 from ttc.view.recorder import Recorder
@@ -38,14 +39,22 @@ class Trace:
         strategy: Node,
         *,
         budget: Budget,
-        engines: Mapping[str, str],
+        engines: Mapping[str, Engine],
     ) -> None:
         self.outcome: Outcome | None = None
         """What it came to, once it has ended."""
         self._at: float = monotonic()
         self._name, self._problem, self._strategy = name, problem, strategy
+        spellers = {role: speller(engine) for role, engine in engines.items()}
         self._make = partial(
-            Recorder, name, problem, strategy, budget=budget, engines=engines, now=lambda: self._at
+            Recorder,
+            name,
+            problem,
+            strategy,
+            budget=budget,
+            engines={role: engine.name for role, engine in engines.items()},
+            spell={role: known.spell for role, known in spellers.items() if known is not None},
+            now=lambda: self._at,
         )
         self._lock = threading.Lock()
         self._told: deque[tuple[float, Event]] = deque()
@@ -115,8 +124,7 @@ class Traces:
         """The trace of a run that begins; `None` where nothing is kept."""
         if not self._most:
             return None
-        names = {role: engine.name for role, engine in engines.items()}
-        trace = Trace(name, problem, strategy, budget=budget, engines=names)
+        trace = Trace(name, problem, strategy, budget=budget, engines=engines)
         own = self._runs.setdefault(key.name, OrderedDict())
         own[name] = trace
         while len(own) > self._most:

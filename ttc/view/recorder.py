@@ -1,6 +1,7 @@
 """A run without a journal: followed by its events, and told whole by its outcome.
 
-What no selector has read has no text here, and times are those at which events came.
+A call is there from its admission on; its text, once a selector has read it or a call goes on from
+it. Times are those at which events came.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from ttc.graph import Node
 from ttc.journal.trace import digest
 from ttc.journal.values import candidate_values, problem_values, segment_values, usage_values
 from ttc.types import Branch, Budget, Candidate, Event, Outcome, Problem, Record
-from ttc.view.run import RunView
+from ttc.view.run import FINISHES, RunView
 
 __all__ = ["Recorder", "of_outcome"]
 
@@ -31,6 +32,7 @@ class Recorder(RunView):
         *,
         budget: Budget | None = None,
         engines: Mapping[str, str] | None = None,
+        spell: Mapping[str, Callable[[int], bytes]] | None = None,
         now: Callable[[], float] = monotonic,
     ) -> None:
         """A run that begins now.
@@ -41,6 +43,7 @@ class Recorder(RunView):
             strategy: how; as a text it is shown as it was written.
             budget: what it may spend.
             engines: the names of the models, by role.
+            spell: what tells the bytes of a token, by role, as far as engines know them.
             now: seconds by a clock.
         """
         super().__init__(name)
@@ -51,7 +54,7 @@ class Recorder(RunView):
             "engines": dict(engines or {}),
             **_strategy(strategy),
         }
-        self._drawing = _drawing(strategy)
+        self._drawing, self._spell = _drawing(strategy), spell or {}
         self._tokens = 0
         self.begin(self._facts, self._drawing)
 
@@ -66,6 +69,10 @@ class Recorder(RunView):
                 self._spend(key, "all roles", {"tokens": more}, at)
             if event.candidate is not None:
                 self._candidate(event.path, event.candidate, at)
+            if event.call is not None and event.branch is not None:
+                self._begun(event.call, event.branch, at)
+            elif event.call in self._rows:
+                self._settled(event.call, event.finish, at)
 
     def finish(self, outcome: Outcome) -> None:
         """Takes what the run came to: its trace tells by role what events told in one."""
@@ -101,8 +108,23 @@ class Recorder(RunView):
         self._scores(candidate)
         self.noted(path, candidate_values("read", candidate), at)
 
-    def _branch(self, branch: Branch, at: float | None) -> None:
-        """Tells the prompt and the calls of a branch, those that are new."""
+    def _begun(self, call: str, branch: Branch, at: float) -> None:
+        """Tells of a call that generates; one that reads makes no text."""
+        if call.rpartition("#")[2].isdecimal():
+            above, given = self._branch(branch, at)
+            self.asked(call, parent=above, given=given, role=branch.role, at=at)
+
+    def _settled(self, call: str, finish: str | None, at: float) -> None:
+        """Tells how a call has ended, whatever it has written."""
+        if self._rows[call].get("status") == "running":
+            self._row(call, status=FINISHES.get(finish or "", "cancelled"), ended=at)
+
+    def _branch(self, branch: Branch, at: float | None) -> tuple[str | None, str]:
+        """Tells the prompt and the calls of a branch, those that are new.
+
+        Returns:
+            The last of them, and the text that was put behind it.
+        """
         above, given = None, ""
         for segment in branch.lineage():
             if segment.parent is None:
@@ -114,9 +136,10 @@ class Recorder(RunView):
                 continue
             else:
                 row = segment.call if segment.call != above else f"{segment.call}/tail"
-                if row not in self._rows:
+                if "excerpt" not in self._rows.get(row, {}):
                     self._call(row, segment, above, given, at)
             above, given = row, ""
+        return above, given
 
     def _call(
         self, row: str, segment: Branch, above: str | None, given: str, at: float | None
@@ -124,7 +147,13 @@ class Recorder(RunView):
         self._row(row, kind="call", parent=above, role=segment.role)
         if given:
             self.texts.put(row, given=given)
-        self.answered(row, segment_values(segment), at)
+        self.answered(row, segment_values(segment), self._rows[row].get("ended", at))
+        spell = self._spell.get(segment.role)
+        if spell is not None and segment.token_ids is not None:
+            words = {token: spell(token) for token in segment.token_ids}
+            told = {str(t): w.decode(errors="surrogateescape") for t, w in words.items()}
+            self.texts.learn(segment.role, told)
+            self.texts.put(row, engine=segment.role)
 
     def _scores(self, candidate: Candidate) -> None:
         call = candidate.branch.call

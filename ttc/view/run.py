@@ -16,7 +16,7 @@ from ttc.types import Usage
 from ttc.view.texts import Texts, excerpt
 from ttc.view.votes import Votes
 
-__all__ = ["SCHEMA_VERSION", "RunView"]
+__all__ = ["FINISHES", "SCHEMA_VERSION", "RunView"]
 
 Values = dict[str, Any]
 
@@ -26,7 +26,12 @@ SCHEMA_VERSION = 1
 _UNMADE = ("pruned", "duplicate", "cancelled", "failed", "running")
 """What no later word on a node changes back."""
 
-_FINISHES = {"stop": "finished", "length": "truncated", "cancelled": "cancelled", "error": "failed"}
+FINISHES: Mapping[str, str] = {
+    "stop": "finished",
+    "length": "truncated",
+    "cancelled": "cancelled",
+    "error": "failed",
+}
 _ROLES = {"verify": "verifier", "execution": "sandbox"}
 _LINES = tuple(f.name for f in fields(Usage) if f.name != "seconds")
 
@@ -101,7 +106,7 @@ class RunView:
             made["logprob"] = round(sum(logprobs) / len(logprobs), 4)
         self._row(row, kind="call", **made)
         if self._rows[row].get("status") in (None, "running"):
-            self._row(row, status=_FINISHES.get(segment.get("finish_reason") or "", "finished"))
+            self._row(row, status=FINISHES.get(segment.get("finish_reason") or "", "finished"))
         kept = ("text", "token_ids", "logprobs", "entropies", "stop_reason")
         self.texts.put(row, **{name: segment[name] for name in kept if segment.get(name)})
 
@@ -215,7 +220,7 @@ class RunView:
         if tokens and usage.get("tokens_cancelled", 0) >= tokens:
             self._row(row, status="cancelled")
         elif self._rows[row].get("status") in (None, "running"):
-            self._row(row, status=_FINISHES.get(finish, "finished"))
+            self._row(row, status=FINISHES.get(finish, "finished"))
 
     def _prune(self, row: str) -> None:
         """Marks a node that a search gave up before anything came of it."""
