@@ -34,6 +34,8 @@ __all__ = [
 BEGINNINGS = ("{", "[", '"')
 """How the JSON of a call begins."""
 
+_MOST_DEPTH = 100
+_PLAIN = (str, int, float, type(None))
 _MEANT = re.compile(r'\A[\[{\s]*"name"\s*:\s*"([^"\\]+)"')
 
 
@@ -133,7 +135,20 @@ def value_at(text: str, start: int) -> tuple[Any, int]:
         raise ValueError("a text of the JSON holds half a character") from None
     except RecursionError:
         raise ValueError("the JSON is nested too deep") from None
+    if _is_deep(value):
+        raise ValueError(f"the JSON is nested deeper than {_MOST_DEPTH}")
     return value, end
+
+
+def _is_deep(value: Any) -> bool:
+    """Whether a JSON value is nested deeper than who walks through it may go."""
+    level = [value]
+    for _ in range(_MOST_DEPTH + 1):
+        inner = [one.values() if isinstance(one, dict) else one for one in level]
+        level = [part for parts in inner if not isinstance(parts, _PLAIN) for part in parts]
+        if not level:
+            return False
+    return True
 
 
 def whole(text: str) -> Any:

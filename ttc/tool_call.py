@@ -116,7 +116,7 @@ class ToolUse(SpentCall[ToolResult]):
         try:
             tool.check(self._asked.arguments)
         except ValueError as error:
-            return self._result("error", f"the arguments of {tool.name} are wrong: {error}")
+            return self._cut("error", f"the arguments of {tool.name} are wrong: {error}")
         if tool.effect == "irreversible" and (reason := await self._reason_not_to()):
             return self._result("refused", reason)
         if tool.effect != "pure":
@@ -180,7 +180,7 @@ class ToolUse(SpentCall[ToolResult]):
 
     async def _called(self) -> ToolResult:
         """What the tool gives, or why it gives nothing."""
-        tool, asked = self._asked.tool, self._asked
+        tool, asked, mine = self._asked.tool, self._asked, asyncio.current_task()
         self._timer = self._run.clock.call_later(tool.seconds, self._expire)
         try:
             text = await tool(asked.arguments, asked.earlier, self._scope)
@@ -190,9 +190,11 @@ class ToolUse(SpentCall[ToolResult]):
             if self._done:
                 raise
             return self._result("error", f"{tool.name} cancelled itself")
-        except Exception as error:  # noqa: BLE001 - a tool that fails is data
+        except BaseException as error:  # a tool that fails is data, however it does
+            if not _is_current(mine):
+                raise  # this coroutine is closed, from outside
             _log.info("%s: the tool %s failed", self._path, tool.name, exc_info=True)
-            return self._cut("error", f"{type(error).__name__}: {error}")
+            return self._cut("error", f"{type(error).__name__}: {_words_of(error)}")
         if not isinstance(text, str):
             return self._result("error", f"{tool.name} gave {type(text).__name__} and no text")
         return self._cut("ok", text)
@@ -230,6 +232,21 @@ class ToolUse(SpentCall[ToolResult]):
             self._timer.cancel()
         tool = self._asked.tool
         super()._end({"tool": tool.name, "effect": tool.effect, **detail})
+
+
+def _is_current(task: asyncio.Task[Any] | None) -> bool:
+    try:
+        return asyncio.current_task() is task
+    except RuntimeError:  # no loop runs any more
+        return False
+
+
+def _words_of(error: BaseException) -> str:
+    """What an exception says, if it can."""
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 - a tool's own exception may do anything
+        return "what it says cannot be read"
 
 
 def _values(result: ToolResult) -> dict[str, Any]:

@@ -76,10 +76,11 @@ _MAX_CALL = 2_000
 _OPEN, _CLOSE = "<tool_call>", "</tool_call>"
 _PYTHON_TAG, _TOOL_CALLS = "<|python_tag|>", "[TOOL_CALLS]"
 _FENCE = re.compile(r"\A```[A-Za-z0-9_-]*\n(.*?)\n?```\Z", re.DOTALL)
-_NAMED = re.compile(r"\s*([\w.-]+)\s*(?:\[CALL_ID\]\s*([\w-]+)\s*)?(?:\[ARGS\])?\s*(?=\{)")
-_FUNCTION = re.compile(r"<function=([^>\n]+)>(.*?)(?:</function>|\Z)", re.DOTALL)
+_TAG = re.compile(r"</?tool_call>")
+_NAMED = re.compile(r"\s*+([\w.-]++)\s*+(?:\[CALL_ID\]\s*+([\w-]++)\s*+)?(?:\[ARGS\])?\s*+(?=\{)")
+_FUNCTION = re.compile(r"<function=([^<>\n]+)>(.*?)(?:</function>|\Z)", re.DOTALL)
 _PARAMETER = re.compile(
-    r"<parameter=([^>\n]+)>\n?(.*?)\n?(?:</parameter>|(?=<parameter=)|\Z)", re.DOTALL
+    r"<parameter=([^<>\n]+)>\n?(.*?)\n?(?:</parameter>|(?=<parameter=)|\Z)", re.DOTALL
 )
 _ACTION = re.compile(r"^[ \t*]*Action(?:[ ][0-9]+)?[ \t*]*:[ \t*]*(.*)$", re.MULTILINE)
 _INPUT = re.compile(r"^[ \t*]*Action Input(?:[ ][0-9]+)?[ \t*]*:[ \t*]*", re.MULTILINE)
@@ -196,8 +197,8 @@ def _tagged(text: str, known: Known) -> tuple[str, list[Call]]:
 
 
 def _end_of_tag(text: str, start: int) -> int:
-    ends = [at for mark in (_CLOSE, _OPEN) if (at := text.find(mark, start)) >= 0]
-    return min(ends, default=len(text))
+    tag = _TAG.search(text, start)
+    return len(text) if tag is None else tag.start()
 
 
 def _elements(text: str, known: Known) -> list[Call]:
@@ -217,9 +218,9 @@ def _elements(text: str, known: Known) -> list[Call]:
     return calls or [unread(text.strip(), "there is no call between the tags")]
 
 
-def _typed(text: str, schema: Mapping[str, Any] | None) -> Any:
+def _typed(text: str, schema: Mapping[str, Any] | bool | None) -> Any:
     """What the text of an element says: a text where the schema asks for one, and else JSON."""
-    if schema is None or schema.get("type") == "string":
+    if schema is None or (isinstance(schema, Mapping) and schema.get("type") == "string"):
         return text
     try:
         return whole(text)

@@ -136,7 +136,7 @@ class Conversation:
             EngineError: the model's template writes earlier turns anew.
         """
         if branch.token_ids is None and self.form != "react":
-            turns = _spoken(branch, self.problem, results, len(before))
+            turns = _spoken(branch, self.problem, results, before)
         else:
             turns = (Message(role="assistant", content=branch.text), *self._results(results))
         if is_last:
@@ -213,7 +213,10 @@ class Conversation:
 
 
 def _spoken(
-    branch: Branch, problem: Problem, results: Sequence[tuple[Call, str]], first: int
+    branch: Branch,
+    problem: Problem,
+    results: Sequence[tuple[Call, str]],
+    before: Sequence[Message],
 ) -> tuple[Message, ...]:
     """A turn with calls and what came of them, as chat APIs have it.
 
@@ -223,16 +226,22 @@ def _spoken(
         branch: ends with the turn.
         problem: whose tools there are.
         results: each call with what the model is told.
-        first: how many messages were before: no two calls of a conversation have one id.
+        before: the turns before: no two calls of a conversation have one id, whatever a model
+            calls them.
     """
+    taken = {call.id for message in before for call in message.tool_calls}
     words = [read_turn(branch.text, "hermes", problem.tools).content]
     calls, told, unread = list[ToolCall](), list[Message](), list[str]()
-    for n, (call, text) in enumerate(results, first):
+    for n, (call, text) in enumerate(results, len(before)):
         if isinstance(call, BadCall):
             words.append(call.text)
             unread.append(_as_data(text))
         else:
-            calls.append(replace(call, id=_id_of(call, n)))
+            id_ = _id_of(call, n)
+            while id_ in taken:
+                id_ = _id_of(None, f"{n} {id_}")
+            taken.add(id_)
+            calls.append(replace(call, id=id_))
             told.append(Message(role="tool", content=_as_data(text), tool_call_id=calls[-1].id))
     said = Message(
         role="assistant", content="\n".join(filter(None, words)), tool_calls=tuple(calls)
@@ -271,7 +280,7 @@ def _as_data(text: str) -> str:
     return _MARK.sub(lambda found: f"{found[0]} ", text)
 
 
-def _id_of(call: Call | None, place: int) -> str:
+def _id_of(call: Call | None, place: object) -> str:
     """What a result names its call by: nine letters and digits, as some templates want them."""
     written = "" if call is None or isinstance(call, BadCall) else call.id
     if written:

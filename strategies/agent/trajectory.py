@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ttc.answers import answer_key, extract_answer
+from ttc.call_json import short
 from ttc.constraints import Calls
 from ttc.ports import Scope
 from ttc.prompts import together
@@ -285,7 +286,8 @@ class Turns:
         tool = self.tools.get(call.name)
         if tool is None:
             names = ", ".join(self.tools)
-            return _told(f"There is no tool {call.name!r}; call one by its name: {names}.")
+            meant = short(call.name)
+            return _told(f"There is no tool {meant!r}; call one by its name: {names}.")
         earlier = [use.arguments for use in trajectory.uses if use.tool == tool.name]
         return await self.scope.call(
             tool,

@@ -1,6 +1,6 @@
 """A server of a few lines, which starts at once, and is as hostile as it is asked to be.
 
-python -S tests/tools/raw_server.py [other]
+python -S tests/tools/raw_server.py [other | odd]
 """
 
 from __future__ import annotations
@@ -62,7 +62,9 @@ def call(id: Any, name: str, arguments: dict[str, Any]) -> None:
 
 def listed(name: str) -> dict[str, Any]:
     number = {"type": "integer"}
-    schema = {"type": "object", "properties": {"a": number, "b": number}}
+    schema: dict[str, Any] = {"type": "object", "properties": {"a": number, "b": number}}
+    if "odd" in sys.argv:
+        schema = {"type": "object", "properties": {"a": 3}, "required": [5]}
     return {"name": name, "inputSchema": schema, "annotations": {"readOnlyHint": name == "add"}}
 
 

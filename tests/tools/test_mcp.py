@@ -84,6 +84,12 @@ def test_a_server_whose_tools_have_changed_is_refused() -> None:
         McpServer("raw", command=[*RAW, "other"], pin=trusted.pin)
 
 
+def test_a_schema_that_is_none_is_refused() -> None:
+    """Before a model is told of it."""
+    with pytest.raises(SettingsError, match=r"inputSchema\.properties"):
+        McpServer("raw", command=[*RAW, "odd"])
+
+
 def test_a_file_names_servers_and_pins_them(tmp_path: Path) -> None:
     """The error tells the pin that is missing."""
     file = tmp_path / "servers.yaml"

@@ -21,12 +21,14 @@ import inspect
 import re
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from math import isfinite
 from typing import Any, cast, get_args, get_type_hints, overload
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, create_model
+from pydantic.errors import PydanticUserError
 from pydantic_core import to_json
 
 from ttc.ports import Scope
@@ -37,6 +39,8 @@ __all__ = ["FunctionTool", "tool", "tool_faults"]
 
 _NAME = re.compile(r"[A-Za-z_][\w-]{0,63}")
 _MOST_REPLAYED = 64
+_FIELD = "argument_"
+"""Stands before an argument's name in its model, so that none is taken for a part of the model."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +66,7 @@ class FunctionTool:
     @cached_property
     def parameters(self) -> Mapping[str, Any]:
         """The JSON schema of its arguments."""
-        return cast("Mapping[str, Any]", _without_titles(self.arguments.model_json_schema()))
+        return cast("Mapping[str, Any]", _told(self.arguments.model_json_schema()))
 
     def check(self, arguments: Arguments) -> None:
         """Refuses arguments that its signature does not take.
@@ -123,9 +127,12 @@ class FunctionTool:
 
     def _values(self, arguments: Arguments) -> dict[str, Any]:
         checked = self.arguments.model_validate(dict(arguments))
-        return {name: getattr(checked, name) for name in type(checked).model_fields}
+        names = self.arguments.model_fields
+        return {name.removeprefix(_FIELD): getattr(checked, name) for name in names}
 
     def _text(self, value: Any) -> str:
+        if isinstance(value, Iterator | AsyncIterator):
+            raise TypeError(f"it returned {type(value).__name__}, of which nobody knows the end")
         if self.returns is not Any:
             try:
                 TypeAdapter(self.returns).validate_python(value, strict=True)
@@ -175,11 +182,14 @@ def tool(
         options: `version`, `seconds`, `max_bytes` and `is_trusted`, as `Tool` has them.
 
     Raises:
-        TypeError: the signature has no types, or nothing can call it so.
+        TypeError: it is no function, the signature has no types, or none that JSON has a schema
+            for, or nothing can call it so.
         ValueError: a name or a number that makes no sense.
     """
 
     def make(function: Callable[..., Any]) -> FunctionTool:
+        if not (inspect.isroutine(function) or isinstance(function, type)):
+            raise TypeError(f"a tool is made of a function or of a class, not of {function!r}")
         is_class = isinstance(function, type)
         if is_class != (effect == "reversible"):
             raise TypeError(
@@ -189,6 +199,8 @@ def tool(
         called = vars(function).get("__call__") if is_class else function
         if called is None:
             raise TypeError(f"{function.__name__} has no __call__")
+        if inspect.isgeneratorfunction(called) or inspect.isasyncgenfunction(called):
+            raise TypeError(f"{function.__name__} yields; a tool returns its result")
         is_apart = effect != "pure" if in_process is None else in_process
         made = FunctionTool(
             function=function,
@@ -202,6 +214,7 @@ def tool(
         )
         if faults := tool_faults(made):
             raise ValueError("; ".join(faults))
+        _check_types(made)
         return made
 
     return make if function is None else make(function)
@@ -227,6 +240,16 @@ def tool_faults(tool: Any) -> list[str]:
     return faults
 
 
+def _check_types(made: FunctionTool) -> None:
+    """Finds out now, and not in a run, whether its types can be told and checked."""
+    try:
+        made.arguments.model_json_schema()
+        TypeAdapter(made.returns)
+    except PydanticUserError as error:
+        reason = str(error).partition("\n")[0]
+        raise TypeError(f"a type of {made.name} is none of JSON: {reason}") from None
+
+
 def _model_of(name: str, called: Callable[..., Any], *, is_method: bool) -> type[BaseModel]:
     """What checks the arguments of a signature."""
     hints = _hints(called)
@@ -237,10 +260,14 @@ def _model_of(name: str, called: Callable[..., Any], *, is_method: bool) -> type
         if parameter.name not in hints:
             raise TypeError(f"{name}: {parameter.name} has no type; annotate it")
         is_open = parameter.default is parameter.empty
-        fields[parameter.name] = (hints[parameter.name], ... if is_open else parameter.default)
-    return cast(
-        "type[BaseModel]", create_model(name, __config__=ConfigDict(extra="forbid"), **fields)
-    )
+        hint = hints[parameter.name]
+        fields[_FIELD + parameter.name] = (hint, ... if is_open else parameter.default)
+    config = ConfigDict(extra="forbid", alias_generator=lambda field: field.removeprefix(_FIELD))
+    try:
+        return cast("type[BaseModel]", create_model(name, __config__=config, **fields))
+    except PydanticUserError as error:
+        reason = str(error).partition("\n")[0]
+        raise TypeError(f"{name}: an argument has a type that is none of JSON: {reason}") from None
 
 
 def _hints(called: Callable[..., Any]) -> dict[str, Any]:
@@ -258,14 +285,19 @@ def _first_paragraph(function: Callable[..., Any]) -> str:
     return " ".join(text.partition("\n\n")[0].split())
 
 
-def _without_titles(schema: Any) -> Any:
-    """A schema without the titles that pydantic makes of names, which tell a model nothing."""
+def _told(schema: Any) -> Any:
+    """A schema without the titles that pydantic makes of names, and what is no JSON."""
     if isinstance(schema, list):
-        return [_without_titles(part) for part in schema]
+        return [_told(part) for part in schema]
     if not isinstance(schema, dict):
         return schema
-    kept = {k: v for k, v in schema.items() if not (k == "title" and isinstance(v, str))}
-    return {key: _without_titles(value) for key, value in kept.items()}
+    return {key: _told(value) for key, value in schema.items() if not _is_noise(key, value)}
+
+
+def _is_noise(key: str, value: Any) -> bool:
+    if key == "title":
+        return isinstance(value, str)
+    return key == "default" and isinstance(value, float) and not isfinite(value)
 
 
 def _quietly(work: Callable[[], Any]) -> None:
@@ -293,10 +325,9 @@ async def _in_thread(work: Callable[[], str]) -> str:
         result: str | BaseException
         try:
             result = work()
-        except Exception as error:  # noqa: BLE001 - told to whoever waits
-            result = error
-        except BaseException as error:  # noqa: BLE001 - a tool ends no process
-            result = RuntimeError(f"it raised {type(error).__name__}")
+        except BaseException as error:  # noqa: BLE001 - told to whoever waits; it ends no process
+            is_plain = isinstance(error, Exception) and not isinstance(error, StopIteration)
+            result = error if is_plain else RuntimeError(f"it raised {type(error).__name__}")
         try:
             loop.call_soon_threadsafe(tell, result)
         except RuntimeError:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -18,11 +19,12 @@ from ttc.call_json import BadCall
 from ttc.engine.openai import Report, Service, connect
 from ttc.ports import Request
 from ttc.strategies import Agent
+from ttc.strategies.agent.conversation import Conversation
 from ttc.testing import FakeEngine
 from ttc.testing.openai_replies import Behaviour
 from ttc.tool_calls import read_turn
 from ttc.tools import schema_of, tool
-from ttc.types import Chunk, Message, Problem, ToolCall
+from ttc.types import Branch, Chunk, Message, Problem, ToolCall
 
 
 def hermes(name: str, **arguments: Any) -> str:
@@ -124,6 +126,30 @@ def test_a_native_call_goes_there_and_back() -> None:
     lines = requests[1].branch.text.splitlines()
     assert 'assistant: I add. add({"a": 2, "b": 3})' in lines
     assert "tool: 5.0" in lines
+
+
+def test_no_two_calls_of_a_conversation_have_one_id() -> None:
+    """Whatever the model calls them; servers refuse such, or mistake one result for another."""
+    scope = SimpleNamespace(prompt=lambda problem, role: problem)
+    conversation = Conversation(
+        scope=cast("Any", scope),
+        role="policy",
+        problem=Problem(messages=(Message(role="user", content="?"),)),
+        form="hermes",
+        prompt=Branch(text="", token_ids=None),
+    )
+    calls = [
+        ToolCall(name="add", arguments={"a": n}, id=id) for n, id in enumerate(("x", "x", None))
+    ]
+    results = [(call, "1") for call in calls]
+    _, first = conversation.answered(Branch(text="a", token_ids=None), results)
+    _, history = conversation.answered(Branch(text="b", token_ids=None), results, before=first)
+    asked_for = [call.id for message in history for call in message.tool_calls]
+    answered = [message.tool_call_id for message in history if message.role == "tool"]
+
+    assert asked_for[0] == "x"
+    assert len(set(asked_for)) == 6
+    assert asked_for == answered
 
 
 def test_react_works_on_a_chat_api_too() -> None:
