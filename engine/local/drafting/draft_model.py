@@ -41,9 +41,9 @@ __all__ = ["DraftModel"]
 
 _KINDS = 8  # by the probability that the draft model itself gives to a token
 _MOST_PROMPT = 256  # rows of prompts in a step
-_FIRST = 4  # steps that draft before anything is known
+_FIRST = 16  # steps that draft before anything is known
 _WORTH_WAITING = 32  # tokens of a prompt that siblings read but once
-_REST = 128  # steps after which it looks whether it would pay again
+_REST = range(8, 257)  # steps after which it looks whether it would pay; each time twice as many
 _SURE = 0.95  # what guesses may become; where that does not pay, there is no need to look
 _MARGIN = 1.1  # by how much drafting must be better than not: times of two models are estimates
 _OWN_NOISE = 0x5851F42D4C957F2D
@@ -101,7 +101,7 @@ class DraftModel:
         """How long its steps take."""
         self.curve.start(warm_up_well(model))
         self._held: dict[Sequence, _Held] = {}
-        self._rested = self._drafted = 0
+        self._rested, self._rest, self._drafted = 0, _REST[0], 0
         self.steps = self.rows = 0
         """What it has computed: steps, and tokens in them."""
 
@@ -138,12 +138,13 @@ class DraftModel:
         ordered = sorted(wishes, key=lambda wish: -wish.likely)
         size, depth = self._best(ordered, [budget.usual(wish.likely) for wish in ordered], budget)
         if size:
-            self._rested = 0
+            self._rested, self._rest = 0, _REST[0]
             return ordered[:size], MOST_DRAFTS if self._drafted > _FIRST else depth
-        self._rested += 1
-        if self._rested < _REST and self._drafted > _FIRST:
-            return [], 0
-        self._rested = 0
+        if self._drafted > _FIRST:
+            self._rested += 1
+            if self._rested < self._rest:
+                return [], 0
+            self._rested, self._rest = 0, min(2 * self._rest, _REST[-1])
         readiest = sorted(ordered, key=lambda wish: self._unread(wish.call))
         size, _ = self._best(readiest, [_SURE] * len(ordered), budget)
         return readiest[: min(size, 1)], min(size, 1)
