@@ -145,15 +145,19 @@ def parts(made: SetUp, share: float) -> tuple[SetUp, SetUp]:
         share: of the problems of each task, for the first part.
 
     Raises:
-        ValueError: a task has too few problems for two parts.
+        ValueError: the share is none, or a task has too few problems for two parts.
     """
+    if not 0 < share < 1:
+        raise ValueError(
+            f"the share of the problems to choose on lies between 0 and 1, not {share}"
+        )
     halves: tuple[dict[str, Task], dict[str, Task]] = ({}, {})
     for name, task in made.tasks.items():
         items = list(task.items)
         Random(derive_seed(made.config.seed, f"parts {name}", 0)).shuffle(items)
         count = round(share * len(items))
         if not 0 < count < len(items):
-            raise ValueError(f"{name} has {len(items)} problems, too few for two parts")
+            raise ValueError(f"{name} has too few problems for two parts: {len(items)}")
         order = {item.problem.id: place for place, item in enumerate(task.items)}
         for half, chosen in zip(halves, (items[:count], items[count:]), strict=True):
             ranked = sorted(chosen, key=lambda item: order[item.problem.id])
