@@ -4,12 +4,15 @@ A file holds one JSON object on each line. A problem's text
 is its `question`, `problem` or `prompt`, or its `messages`; its right answer, where there is one,
 is its `answer` or `gold`, after the last `####` where a solution comes before it. Its id is `id` or
 `unique_id`, or its place in the file.
+
+An answer is a text or a number. `null` is none, and so is the `NaN` of tables with gaps.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +21,7 @@ from ttc.errors import RecordError
 from ttc.lines import read_lines
 from ttc.types import Message, Problem
 
-__all__ = ["json_objects", "read_task"]
+__all__ = ["json_objects", "read_task", "stated"]
 
 _QUESTIONS = ("question", "problem")
 _ANSWERS = ("answer", "gold")
@@ -42,6 +45,19 @@ def read_task(path: Path) -> Task:
         raise RecordError(f"{path}: {error}") from None
 
 
+def stated(answer: Any, where: str) -> str:
+    """A right answer as a file tells it; empty where it tells none.
+
+    Raises:
+        RecordError: it is neither a text nor a number.
+    """
+    if answer is None or answer != answer:  # NaN alone differs from itself
+        return ""
+    if not isinstance(answer, str | int | float | Decimal):
+        raise RecordError(f"{where}: an answer is a text or a number, not {answer!r}")
+    return str(answer)
+
+
 def json_objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """The objects of a file, one on each line that is not blank, with the lines' numbers.
 
@@ -56,9 +72,11 @@ def json_objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         try:
             row = json.loads(line)
         except ValueError as error:
-            raise RecordError(f"{path}: line {number} is no JSON: {error}") from None
+            raise RecordError(
+                f"{path}: line {number} is no JSON: {error}; each line holds one object"
+            ) from None
         if not isinstance(row, dict):
-            raise RecordError(f"{path}: line {number} is no JSON object")
+            raise RecordError(f"{path}: line {number} is no JSON object; each line holds one")
         yield number, row
 
 
@@ -79,4 +97,5 @@ def _item(row: dict[str, Any], number: int, path: Path) -> Item:
             f"{path}: line {number} holds no problem ({error}); give it a question, messages or a "
             "prompt"
         ) from None
-    return Item(problem, Reference(answer=str(answer).rpartition("####")[2].strip()))
+    told = stated(answer, f"{path}: line {number}")
+    return Item(problem, Reference(answer=told.rpartition("####")[2].strip()))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -71,9 +72,12 @@ class Task:
     def __post_init__(self) -> None:
         ids = [item.problem.id for item in self.items]
         if len(set(ids)) < len(ids) or "" in ids:
+            (doubled, times), *_ = Counter(ids).most_common(1)
+            told = (
+                f"{times} of them are called {doubled!r}" if times > 1 else "one of them has none"
+            )
             raise ValueError(
-                f"the problems of the task {self.name!r} need ids that tell them apart; "
-                f"{len(ids)} problems have {len(set(ids) - {''})} of them"
+                f"the problems of the task {self.name!r} need ids that tell them apart; {told}"
             )
 
     @property

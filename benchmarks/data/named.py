@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from importlib.metadata import entry_points
 from pathlib import Path
 from random import Random
@@ -142,7 +143,16 @@ def _found(name: str, asking: Asking) -> Task:
         return _file(Path(name), asking)
     for entry in entry_points(group="ttc.tasks", name=name):
         return _checked(entry.load()(asking), name)
-    raise RecordError(f"{name!r} is no file, and none of the tasks; {_known()}")
+    raise RecordError(f"{name!r} is no file, and none of the tasks; {_hint(name)}{_known()}")
+
+
+def _hint(name: str) -> str:
+    """What may have been meant."""
+    plain, bracket, _ = name.partition("[")
+    close = get_close_matches(plain, NAMES, n=1)
+    if bracket and plain in NAMES:
+        return f"a part is written as {plain}[300:700]; "
+    return f"did you mean {close[0]}? " if close else ""
 
 
 def _known() -> str:

@@ -33,6 +33,8 @@ def read_rows(path: Path) -> list[Values]:
         rows = list(reader(path))
     except OSError as error:
         raise RecordError(f"{path} cannot be read: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise RecordError(f"{path} is not in UTF-8: {error}; save it anew in that") from error
     if not rows:
         raise RecordError(f"{path} holds no rows")
     return rows
@@ -43,7 +45,7 @@ def _lines(path: Path) -> Iterator[Values]:
 
 
 def _csv(path: Path) -> Iterator[Values]:
-    with path.open(encoding="utf-8", newline="") as file:
+    with path.open(encoding="utf-8-sig", newline="") as file:  # tables begin with a mark of it
         for number, row in enumerate(csv.DictReader(file), 2):
             if None in row or None in row.values():
                 raise RecordError(f"{path}: line {number} has more or fewer cells than the heading")

@@ -15,6 +15,7 @@ from typing import Any
 
 from ttc.benchmarks.data.prompts import BOXED, LETTER, PROGRAM
 from ttc.benchmarks.data.rows import Values
+from ttc.benchmarks.files import stated
 from ttc.errors import RecordError
 from ttc.types import AnswerFormat
 
@@ -84,11 +85,12 @@ class Schema:
                 )
             return values[name]
 
-        stated = str(column(self.answer) if self.tests is None else "")
-        solution, _, answer = stated.rpartition(self.after) if self.after else ("", "", stated)
+        where = f"{source}: row {place + 1}"
+        told = stated(column(self.answer), where) if self.tests is None else ""
+        solution, _, answer = told.rpartition(self.after) if self.after else ("", "", told)
         options = _options(column(self.options)) if self.options else ()
         if options:
-            answer = _right_option(answer.strip(), options, values, f"{source}: row {place + 1}")
+            answer = _right_option(answer.strip(), options, values, where)
         tests = column(self.tests) if self.tests else ()
         return Row(
             id=str(column(self.id) if self.id else place),

@@ -9,8 +9,9 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ SCHEMA_VERSION = 1
 MAX_COMPARISONS = 6
 """Of one task: with more, few differences are large enough to survive the correction."""
 _FILE = "eval.json"
+_MOST_CHANGES = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -194,10 +196,35 @@ class Config:
         for f in fields(self):
             mine, theirs = self.values[f.name], other.values[f.name]
             if mine != theirs:
+                name = "strategies" if f.name == "arms" else f.name
+                told = "; ".join(islice(_changes(theirs, mine, name), _MOST_CHANGES))
                 raise RecordError(
-                    f"{folder} was begun with other {f.name}: {theirs!r}, and {mine!r} is asked "
-                    "for; write to another folder by --output"
+                    f"{folder} holds another evaluation: {told}; write to another folder by "
+                    "--output"
                 )
+
+
+def _changes(before: Any, now: Any, place: str) -> Iterator[str]:
+    """What differs, part by part; parts of a list are told by their names."""
+    if isinstance(before, list) and isinstance(now, list):
+        before, now = _by_name(before), _by_name(now)
+    if isinstance(before, dict) and isinstance(now, dict):
+        for key in sorted({**before, **now}, key=str):
+            if key not in now:
+                yield f"{place} has {key} there, and not here"
+            elif key not in before:
+                yield f"{place} has {key} here, and not there"
+            elif before[key] != now[key]:
+                yield from _changes(before[key], now[key], f"{place}, {key}")
+    else:
+        yield f"{place} is {before!r} there, and {now!r} here"
+
+
+def _by_name(parts: list[Any]) -> dict[Any, Any]:
+    named = all(isinstance(part, dict) and "name" in part for part in parts)
+    if named:
+        return {part["name"]: part for part in parts}
+    return {" > ".join(map(str, p.values())) if isinstance(p, dict) else p: p for p in parts}
 
 
 def budget_name(limits: Mapping[str, float]) -> str:

@@ -73,16 +73,13 @@ def set_up(asked: Asked) -> SetUp:
     left_out: dict[str, int] = {}
     for spec in dict.fromkeys(asked.tasks):
         task, missing = gradable(task_named(spec, asked.asking))
-        if pool is not None:
-            held = {problem.id: problem for problem in pool.problems}
-            items = tuple(item for item in task.items if item.problem.id in held)
-            for item in items:
-                _check_asked(item.problem, held[item.problem.id], spec)
-            missing += len(task.items) - len(items)
-            task = task.only(items)
         if not task.items:
-            where = "the pool holds none" if pool is not None else "no grader can grade any"
-            raise RecordError(f"{where} of the problems of {spec}; they are matched by their ids")
+            raise RecordError(
+                f"{spec} has no problem with a right answer, so nothing can be graded"
+            )
+        if pool is not None:
+            whole, task = len(task.items), _held(task, pool, spec)
+            missing += whole - len(task.items)
         if task.name in tasks:
             raise ValueError(f"two tasks are called {task.name!r}; give one file another name")
         tasks[task.name], left_out[task.name] = task, missing
@@ -102,6 +99,21 @@ def set_up(asked: Asked) -> SetUp:
         pool=None if asked.pool is None or pool is None else _pool_name(asked.pool, pool),
     )
     return SetUp(config=config, tasks=tasks, pool=pool, left_out=left_out)
+
+
+def _held(task: Task, pool: Pool, spec: str) -> Task:
+    """The problems that a pool holds completions of."""
+    held = {problem.id: problem for problem in pool.problems}
+    items = tuple(item for item in task.items if item.problem.id in held)
+    if not items:
+        told = f"as {next(iter(held))!r}" if held else "and it holds nothing"
+        raise RecordError(
+            f"the pool holds no problem of {spec}; they are matched by their ids, here as "
+            f"{task.items[0].problem.id!r}, in the pool {told}"
+        )
+    for item in items:
+        _check_asked(item.problem, held[item.problem.id], spec)
+    return task.only(items)
 
 
 def _check_asked(problem: Problem, held: Problem, spec: str) -> None:
@@ -133,15 +145,19 @@ def parts(made: SetUp, share: float) -> tuple[SetUp, SetUp]:
         share: of the problems of each task, for the first part.
 
     Raises:
-        ValueError: a task has too few problems for two parts.
+        ValueError: the share is none, or a task has too few problems for two parts.
     """
+    if not 0 < share < 1:
+        raise ValueError(
+            f"the share of the problems to choose on lies between 0 and 1, not {share}"
+        )
     halves: tuple[dict[str, Task], dict[str, Task]] = ({}, {})
     for name, task in made.tasks.items():
         items = list(task.items)
         Random(derive_seed(made.config.seed, f"parts {name}", 0)).shuffle(items)
         count = round(share * len(items))
         if not 0 < count < len(items):
-            raise ValueError(f"{name} has {len(items)} problems, too few for two parts")
+            raise ValueError(f"{name} has too few problems for two parts: {len(items)}")
         order = {item.problem.id: place for place, item in enumerate(task.items)}
         for half, chosen in zip(halves, (items[:count], items[count:]), strict=True):
             ranked = sorted(chosen, key=lambda item: order[item.problem.id])

@@ -30,6 +30,7 @@ from ttc.benchmarks.data import (
 )
 from ttc.benchmarks.data.code import public_examples
 from ttc.benchmarks.data.sources import HubFile
+from ttc.benchmarks.harness.grading import gradable
 from ttc.benchmarks.hidden_tests import HiddenTests
 from ttc.errors import RecordError
 from ttc.sandbox.forms import Asserts
@@ -142,6 +143,55 @@ def test_a_hub_out_of_reach_is_told_with_the_file_that_a_folder_lacked(
     told = rf"gsm8k_test.jsonl was looked for in {tmp_path}.*, and .* of the data set openai/gsm8k"
     with pytest.raises(RecordError, match=told):
         task_named("gsm8k", Asking(folders=(tmp_path,)))
+
+
+@pytest.mark.parametrize("missing", [None, float("nan"), ""])
+def test_a_problem_whose_answer_is_missing_has_none(tmp_path: Path, missing: object) -> None:
+    """Nothing is right by saying `None`: such a problem is left out, since nobody can grade it."""
+    rows = [{"question": "1 + 1?", "answer": 2}, {"question": "1 + 2?", "answer": missing}]
+    lines = task_named(str(_write(tmp_path / "p.jsonl", rows)))
+    assert [item.reference.answer for item in lines.items] == ["2", ""]
+    assert [row.answer for row in Schema().rows(rows, "p")] == ["2", ""]
+    assert len(gradable(lines)[0].items) == 1
+
+
+@pytest.mark.parametrize("answer", [["2"], {"value": 2}])
+def test_an_answer_that_is_neither_a_text_nor_a_number_is_refused(
+    tmp_path: Path, answer: object
+) -> None:
+    rows = [{"question": "1 + 1?", "answer": answer}]
+    with pytest.raises(RecordError, match=r"p.jsonl: line 1: an answer is a text or a number, not"):
+        task_named(str(_write(tmp_path / "p.jsonl", rows)))
+
+
+def test_a_table_of_a_spreadsheet_is_read_with_its_mark(tmp_path: Path) -> None:
+    (tmp_path / "p.csv").write_text("question,answer\n1 + 1?,2\n", encoding="utf-8-sig")
+    assert len(task_named(str(tmp_path / "p.csv")).items) == 1
+
+
+def test_a_table_in_another_encoding_is_told_by_its_file(tmp_path: Path) -> None:
+    (tmp_path / "p.csv").write_text("question,answer\nüber 1?,2\n", encoding="latin-1")
+    with pytest.raises(RecordError, match=r"p.csv is not in UTF-8: .*; save it anew in that"):
+        task_named(str(tmp_path / "p.csv"))
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("gsm8kk", "did you mean gsm8k"),
+        ("human_evl[0:5]", "did you mean human_eval"),
+        ("gsm8k[a]", r"a part is written as gsm8k\[300:700\]"),
+    ],
+)
+def test_a_task_that_there_is_not_is_told_with_what_may_be_meant(name: str, hint: str) -> None:
+    with pytest.raises(RecordError, match=hint):
+        task_named(name)
+
+
+def test_problems_of_one_id_are_told_by_it(tmp_path: Path) -> None:
+    rows = [{"id": name, "question": "1 + 1?", "answer": 2} for name in ("a", "b", "a")]
+    with pytest.raises(RecordError, match="tell them apart; 2 of them are called 'a'"):
+        task_named(str(_write(tmp_path / "p.jsonl", rows)))
 
 
 def test_examples_are_not_asked(tmp_path: Path) -> None:

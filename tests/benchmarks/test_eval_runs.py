@@ -153,7 +153,7 @@ def test_the_reference_never_reaches_the_engine(tmp_path: Path) -> None:
 
 def test_other_settings_are_refused_in_the_same_folder(tmp_path: Path) -> None:
     evaluation(tmp_path, sums(2)).run()
-    with pytest.raises(RecordError, match=r"was begun with other seed: 7, and 8 is asked for"):
+    with pytest.raises(RecordError, match=r"holds another evaluation: seed is 7 there, and 8 here"):
         evaluation(tmp_path, sums(2), changes={"seed": 8}).run()
 
 

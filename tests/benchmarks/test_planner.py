@@ -126,5 +126,5 @@ def test_the_two_parts_share_no_problem() -> None:
 
 def test_a_task_of_one_problem_has_no_two_parts() -> None:
     whole = SetUp(config=CONFIG, tasks={"sums": sums(1)}, pool=None, left_out={})
-    with pytest.raises(ValueError, match="too few for two parts"):
+    with pytest.raises(ValueError, match="sums has too few problems for two parts: 1"):
         parts(whole, 0.5)

@@ -64,7 +64,7 @@ def test_a_target_takes_problems_and_samples_of_its_own() -> None:
 
 
 def test_both_sizes_have_the_same_rows() -> None:
-    """They differ by problems, samples and budgets alone; a plan asks for what a pool has."""
+    """They differ by problems, samples and budgets; a plan asks for no more than there are."""
     strategies = [
         [
             part.replace("n=12,", "n=8,")

@@ -210,6 +210,29 @@ def test_compare_asks_which_of_several_is_meant(
     assert "has no results of nobody" in none.stderr
 
 
+def test_a_file_without_right_answers_is_refused_before_a_model_is_loaded(
+    run_ttc: Cli, use_engine: Use, tmp_path: Path
+) -> None:
+    engine = use_engine(FakeEngine(adder))
+    path = tmp_path / "asked.jsonl"
+    path.write_text('{"question": "What is 1 + 1?"}\n', encoding="utf-8")
+    done = run_ttc("eval", str(path), *ARMS)
+    assert done.returncode == 2
+    assert "has no problem with a right answer, so nothing can be graded" in done.stderr
+    assert engine.calls == 0
+
+
+def test_a_pool_of_other_ids_is_told_with_one_of_each(
+    run_ttc: Cli, task: str, tmp_path: Path
+) -> None:
+    pool = tmp_path / "pool.jsonl"
+    row = {"schema_version": 1, "problem": "other", "index": 0, "text": "1", "prompt": "?"}
+    pool.write_text(json.dumps(row), encoding="utf-8")
+    done = run_ttc("eval", task, *ARMS, "--pool", str(pool))
+    assert done.returncode == 2
+    assert "matched by their ids, here as 'p0', in the pool as 'other'" in done.stderr
+
+
 def test_where_some_problems_fail_the_first_fault_is_told_beside_the_table(
     run_ttc: Cli, use_engine: Use, task: str, tmp_path: Path
 ) -> None:

@@ -7,6 +7,8 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from tests.benchmarks.evals import adder
 from ttc.testing import FakeEngine
 from ttc.text_form import parse
@@ -59,3 +61,30 @@ def test_a_budget_without_tokens_asks_what_may_be_spent(
     )  # fmt: skip
     assert done.returncode == 2
     assert "--within: name the mean tokens" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("more", "fault"),
+    [
+        (("--look", "sample(n={2,4}, max_tokens=8) >> vote()"), "--look: one strategy tells"),
+        (("-s", "look: greedy(max_tokens=8)"), "'look' is the name of what --look gives"),
+        (("--share", "1.5"), "lies between 0 and 1, not 1.5"),
+        (("--within", "0"), "--within"),
+        (("--limit", "1"), "has too few problems for two parts: 1"),
+        (("--json", "nowhere/plan.json"), "--json: no file can be written at"),
+    ],
+)
+def test_faults_of_a_plan_are_told_before_anything_runs(
+    run_ttc: Cli, use_engine: Use, tmp_path: Path, more: tuple[str, ...], fault: str
+) -> None:
+    engine = use_engine(FakeEngine(adder))
+    path = tmp_path / "sums.jsonl"
+    rows = [{"question": f"What is {i} + 1?", "answer": i + 1} for i in range(4)]
+    path.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    done = run_ttc(
+        "plan", str(path), "-s", "one: greedy(max_tokens=8)", "--budget", "tokens=90",
+        "-o", str(tmp_path / "plan"), *more,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert fault in " ".join(done.stderr.split())
+    assert engine.calls == 0

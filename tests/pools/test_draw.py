@@ -127,7 +127,10 @@ def test_failures_are_kept_and_are_no_results(tmp_path: Path) -> None:
     [
         ({"seed": 1}, "a#0 was drawn with seed"),
         ({"max_tokens": 9}, "a#0 was drawn with max_tokens 512, and 9 is asked for"),
-        ({"sampling": Sampling(temperature=0.5)}, "a#0 was drawn with sampling"),
+        (
+            {"sampling": Sampling(temperature=0.5)},
+            "a#0 was drawn with temperature 1.0, and 0.5 is asked for",
+        ),
     ],
 )
 def test_a_pool_is_not_mixed(tmp_path: Path, more: dict[str, Any], message: str) -> None:

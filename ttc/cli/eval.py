@@ -274,7 +274,8 @@ def _tell_selection(found: Any, tables: Any) -> None:
         [tables.selection_row(point) for point in points]
         for points in (found.results, found.bounds)
     )
-    show(table(tables.SELECTION_HEADINGS, results, right=right))
+    if results:
+        show(table(tables.SELECTION_HEADINGS, results, right=right))
     say("an upper bound, which chooses by the right answers, and is no result:")
     show(table(tables.SELECTION_HEADINGS, bounds, right=right))
 

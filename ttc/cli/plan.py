@@ -33,12 +33,14 @@ def plan(  # noqa: PLR0913 - every option of the command
     budget: Annotated[str, typer.Option(metavar="LIMITS", help="Caps; tokens=1000,4000 is two.")],
     within: Annotated[
         float | None,
-        typer.Option(help="Mean tokens that a problem may spend.", show_default="the last cap"),
+        typer.Option(
+            min=1, help="Mean tokens that a problem may spend.", show_default="the last cap"
+        ),
     ] = None,
     look: Annotated[str, typer.Option(help="How difficulty is looked at.")] = _LOOK,
     pool: Annotated[Path | None, typer.Option(help="Recorded completions.")] = None,
     model: Annotated[
-        str | None, typer.Option("--on", help=MODEL_HELP, show_default=DEFAULT_MODEL)
+        str | None, typer.Option("--model", help=MODEL_HELP, show_default=DEFAULT_MODEL)
     ] = None,
     share: Annotated[float, typer.Option(help="Of the problems, to choose on.")] = 0.5,
     repeats: Annotated[int, typer.Option(min=1, help="Runs of each problem.")] = 1,
@@ -55,9 +57,11 @@ def plan(  # noqa: PLR0913 - every option of the command
     """Choose a strategy for a budget, and one for each difficulty; a kill loses nothing."""
     check_target(json)
     planner, set_up = room("benchmarks.planner"), room("benchmarks.harness.setup")
+    look = f"{planner.LOOK}: {look}"
+    _check_look(strategy, look, planner.LOOK)
     asked = set_up.Asked(
         tasks=(task,),
-        strategies=(*strategy, f"{planner.LOOK}: {look}"),
+        strategies=(*strategy, look),
         budgets=tuple(budgets_of(budget)),
         models=(model or default_model(),),
         seed=seed,
@@ -66,7 +70,7 @@ def plan(  # noqa: PLR0913 - every option of the command
         asking=room("benchmarks.data").Asking(limit=limit, seed=seed, folders=tuple(data or ())),
         pool=pool,
     )
-    spend = within or asked.budgets[-1].tokens
+    spend = asked.budgets[-1].tokens if within is None else within
     if spend is None:
         raise Fault("--within: name the mean tokens that a problem may spend")
     tuned, told = ready(lambda: set_up.parts(set_up.set_up(asked), share))
@@ -84,6 +88,15 @@ def plan(  # noqa: PLR0913 - every option of the command
         told_in: Any = room("benchmarks.report.summary")
         rows = [*told_in.plan_summary(made, tuned.config), *told_in.summary(study)]
         write_result(json, rows, context.find_root().obj, seed)
+
+
+def _check_look(strategies: list[str], look: str, name: str) -> None:
+    """That the look is one strategy, and the only one of its name."""
+    arms_of = room("benchmarks.harness.sweeps").arms_of
+    if len(ready(lambda: arms_of([look]))) > 1:
+        raise Fault("--look: one strategy tells how difficult a problem is; a sweep is several")
+    if any(arm.name == name for arm in ready(lambda: arms_of(strategies))):
+        raise Fault(f"--strategy: {name!r} is the name of what --look gives; take another")
 
 
 def _planned(planner: Any, tuned: Any, folder: Path, spend: float) -> Any:

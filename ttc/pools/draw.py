@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -121,14 +121,25 @@ def _held(problem: Problem, engine: Engine, file: PoolFile, plan: Plan) -> set[i
     held = file.pool.of(problem.id)
     for completion in held:
         wanted = _known(completion.index, engine, plan) | _asked(problem)
-        for name, value in wanted.items():
-            there = getattr(completion, name)
+        for name, value, there in _told(wanted, completion):
             if there != value and not (name == "seed" and there is None):
                 raise RecordError(
                     f"{file.path}: {completion.key} was drawn with {name} {there!r}, and {value!r} "
                     "is asked for; write to another file"
                 )
     return {completion.index for completion in held if not completion.failed}
+
+
+def _told(
+    wanted: Mapping[str, object], completion: Completion
+) -> Iterator[tuple[str, object, object]]:
+    """What is asked for and what is there, by name; of sampling each setting by its own."""
+    for name, value in wanted.items():
+        there = getattr(completion, name)
+        if isinstance(value, Sampling) and isinstance(there, Sampling):
+            yield from ((own, one, vars(there)[own]) for own, one in vars(value).items())
+        else:
+            yield name, value, there
 
 
 def _known(index: int, engine: Engine, plan: Plan) -> dict[str, object]:
