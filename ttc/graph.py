@@ -145,13 +145,15 @@ class Node(ABC):
         """Every node in it, at its path and with what it is given, in written order."""
         return _walk(compile_graph(self), "", Flow())
 
-    def worst_case(self, problem: Problem, engine: Engine) -> Cost:
+    def worst_case(self, problem: str | Problem, engine: Engine) -> Cost:
         """The most that it can spend on a problem, in closed form.
 
         Raises:
             GraphError: the graph is not a strategy.
         """
         self.validate()
+        if isinstance(problem, str):
+            problem = Problem.ask(problem)
         prompts = {
             role: engine.root(problem, role) for placed in self.walk() for role in placed.node.roles
         }
@@ -385,7 +387,10 @@ def _node(value: object) -> Node:
         lifted = node_class("verify")(value)
         assert isinstance(lifted, Node)
         return lifted
-    raise TypeError(f"a graph is made of nodes and verifiers, not of {value!r}")
+    if isinstance(value, type) and issubclass(value, Node):
+        raise TypeError(f"{value.__name__} is a class; make a node of it: {value.__name__}(...)")
+    hint = "; @ttc.node makes a node of an async generator" if callable(value) else ""
+    raise TypeError(f"a graph is made of nodes and verifiers, not of {value!r}{hint}")
 
 
 def _walk(graph: Node, path: str, given: Flow) -> Iterator[Placed]:
