@@ -91,7 +91,10 @@ VALUES: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "a made-up role": (lambda: Message(role="human", content="x"), "role is one of system, user"),  # type: ignore[arg-type]
     "no content": (lambda: Message(role="user", content=None), "content is a text, not None"),  # type: ignore[arg-type]
-    "a text for a confidence": (lambda: ttc.confidence("0.9"), "a number in .0, 1., not '0.9'"),  # type: ignore[arg-type]
+    "a text for a confidence": (
+        lambda: ttc.confidence("0.9"),
+        "a confidence lies in",
+    ),  # type: ignore[arg-type]
     "a class in a graph": (
         lambda: Sample(n=2) >> Vote,
         "Vote is a class; make a node of it",
