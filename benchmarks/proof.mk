@@ -82,7 +82,7 @@ VOTED = --compare "vote > one" --compare "weighted > vote" --compare "best > vot
 LIVE_VOTE = --strategy "vote: sample(n='budget', temperature=0.8, max_tokens=400, ahead=8) >> vote()"
 REFINE = --strategy "refine: sample(n=1, temperature=0.8, max_tokens=400) >> self_refine(rounds=2) >> vote()"
 STEPS = sequence_probability(), num_beams=2, beam_width=2, max_steps=12
-ACTS = n=16, ahead=1, max_turns=4, max_calls=6, max_tokens=256, temperature=0.8
+ACTS = n=16, ahead=1, max_turns=4, max_calls=6, max_tokens=384, temperature=0.8
 # A look takes four of the sixteen completions of a dev problem, and what it leads to at most the rest.
 MOST = $(firstword $(shell printf '%s\n' 12 $(SAMPLES) | sort -n))
 LOOK = --look "sample(n=4, temperature=0.8, max_tokens=400) >> vote()"

@@ -98,6 +98,9 @@ class Sample(Node):
         ]
         if not faults and self.at_least is not None and self.at_least > self.max_tokens:
             faults.append(f"at_least ({self.at_least}) is more than max_tokens ({self.max_tokens})")
+        if isinstance(self.temperature, list):
+            ladder = tuple(self.temperature)
+            return [*faults, f"a ladder of temperatures is a tuple, {ladder}, not a list"]
         try:
             if not self.samplings():
                 faults.append("temperature is a number, or a ladder of at least one")

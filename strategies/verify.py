@@ -33,7 +33,8 @@ class Verify(Node):
 
     def __post_init__(self) -> None:
         if not isinstance(self.verifier, Verifier):
-            raise TypeError(f"{self.verifier!r} is no verifier")
+            hint = "; Constraint(...) makes one of a function" if callable(self.verifier) else ""
+            raise TypeError(f"{self.verifier!r} is no verifier{hint}")
         passes_each = self.verifier.needs == "each" and not self.verifier.roles
         object.__setattr__(self, "passes_each", passes_each)
 

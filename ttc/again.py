@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from ttc.arguments import Arguments
 from ttc.clock import StandingClock
 from ttc.errors import RecordError
 from ttc.graph import Node
@@ -16,7 +17,7 @@ from ttc.journal.values import problem_of
 from ttc.loop import on_the_loop
 from ttc.ports import Engine
 from ttc.prices import Prices
-from ttc.solve import Arguments, run_one, solve
+from ttc.solve import run_one, solve
 from ttc.types import Budget, Outcome
 
 __all__ = ["replay", "resume"]

@@ -35,7 +35,8 @@ def engine_faults(placed: Placed, engines: Mapping[str, Engine] | None) -> list[
     faults = []
     for role, needs in sorted(placed.node.demands(placed.given).items()):
         if role not in engines:
-            faults.append(f"no model is bound to the role {role!r}; pass models={{{role!r}: ...}}")
+            how = "model=" if role == "policy" else f"models={{{role!r}: ...}}"
+            faults.append(f"no model is bound to the role {role!r}; pass {how}")
             continue
         own = [need.removeprefix(f"{role}:") for need in sorted(needs)]
         lacking = [n for n in own if ":" not in n and not engines[role].capabilities.has(n)]

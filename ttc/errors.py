@@ -138,7 +138,7 @@ class NodeError(TTCError):
         """The path of the node that raised."""
         self.outcome = outcome
         """What had been reached until then: candidates, usage and trace."""
-        super().__init__(f"{path}: {type(cause).__name__}: {cause}")
+        super().__init__(f"{path or 'the strategy'}: {type(cause).__name__}: {cause}")
         self.__cause__ = cause
 
 

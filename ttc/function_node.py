@@ -74,10 +74,20 @@ def node(
     """Makes a node of an async generator `(candidates, scope)`; a decorator.
 
     Raises:
-        TypeError: it is no async generator function.
+        TypeError: it is no async generator function, or takes other arguments.
     """
     if function is None:
         return lambda given: node(given, takes=takes, gives=gives)
     if not inspect.isasyncgenfunction(function):
-        raise TypeError(f"a node is an async generator function, which {function!r} is not")
+        raise TypeError(
+            f"a node is an async generator function, `async def` with `yield`, which {function!r} "
+            "is not"
+        )
+    signature = inspect.signature(function)
+    try:
+        signature.bind("candidates", "scope")
+    except TypeError:
+        raise TypeError(
+            f"a node takes (candidates, scope), and {function.__name__} takes {signature}"
+        ) from None
     return FunctionNode(function, (Port(*takes), Port(*gives)))

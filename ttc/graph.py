@@ -21,6 +21,7 @@ from ttc.demands import engine_faults
 from ttc.errors import GraphError
 from ttc.flow import Cost, Flow, Port, sure_scores
 from ttc.lengths import largest, lengths_of, plus
+from ttc.options import kind_faults
 from ttc.ports import Engine, Scope, Stream, Verifier
 from ttc.types import Candidate, Problem
 
@@ -126,18 +127,14 @@ class Node(ABC):
         Raises:
             GraphError: with every fault, by path.
         """
+        if named := _named_faults(self):
+            raise GraphError(named)
         compiled = compile_graph(self)
-        faults = [
-            f"{placed.path}: {fault}"
-            for placed in compiled.walk()
-            for fault in (
-                *_port_faults(placed),
-                *placed.node.faults(placed.given),
-                *engine_faults(placed, engines),
-            )
-        ]
-        if not faults:
-            faults = _strategy_faults(compiled)
+        try:
+            faults = _faults(compiled, engines) or _strategy_faults(compiled)
+        except Exception:  # what a node reckons with may be of a kind that it cannot reckon with
+            if not (faults := _kind_faults(compiled, "")):
+                raise
         if faults:
             raise GraphError(faults)
 
@@ -145,13 +142,15 @@ class Node(ABC):
         """Every node in it, at its path and with what it is given, in written order."""
         return _walk(compile_graph(self), "", Flow())
 
-    def worst_case(self, problem: Problem, engine: Engine) -> Cost:
+    def worst_case(self, problem: str | Problem, engine: Engine) -> Cost:
         """The most that it can spend on a problem, in closed form.
 
         Raises:
             GraphError: the graph is not a strategy.
         """
         self.validate()
+        if isinstance(problem, str):
+            problem = Problem.ask(problem)
         prompts = {
             role: engine.root(problem, role) for placed in self.walk() for role in placed.node.roles
         }
@@ -385,7 +384,10 @@ def _node(value: object) -> Node:
         lifted = node_class("verify")(value)
         assert isinstance(lifted, Node)
         return lifted
-    raise TypeError(f"a graph is made of nodes and verifiers, not of {value!r}")
+    if isinstance(value, type) and issubclass(value, Node):
+        raise TypeError(f"{value.__name__} is a class; make a node of it: {value.__name__}(...)")
+    hint = "; @ttc.node makes a node of an async generator" if callable(value) else ""
+    raise TypeError(f"a graph is made of nodes and verifiers, not of {value!r}{hint}")
 
 
 def _walk(graph: Node, path: str, given: Flow) -> Iterator[Placed]:
@@ -396,6 +398,34 @@ def _walk(graph: Node, path: str, given: Flow) -> Iterator[Placed]:
         yield from _walk(child, here, given)
         if isinstance(graph, Chain):
             given = child.flow(given)
+
+
+def _faults(chain: Chain, engines: Mapping[str, Engine] | None) -> list[str]:
+    faults = []
+    for placed in chain.walk():
+        own = placed.node.faults(placed.given)
+        kinds = kind_faults(placed.node).items()
+        others = [told for name, told in kinds if not any(name in fault for fault in own)]
+        every = (*_port_faults(placed), *own, *others, *engine_faults(placed, engines))
+        faults += [f"{placed.path}: {fault}" for fault in every]
+    return faults
+
+
+def _named_faults(graph: Node) -> list[str]:
+    """Options of names for graphs, which are gone once these are written out."""
+    is_name = type(graph).expand is not Node.expand
+    own = [f"{graph.name}: {told}" for told in kind_faults(graph).values()] if is_name else []
+    return own + [fault for child in graph.children() for fault in _named_faults(child)]
+
+
+def _kind_faults(graph: Node, path: str) -> list[str]:
+    """Options of another kind than they are declared, of all nodes inside a graph."""
+    faults = []
+    for index, child in enumerate(graph.children()):
+        here = join(path, label(index, child))
+        faults += [f"{here}: {fault}" for fault in kind_faults(child).values()]
+        faults += _kind_faults(child, here)
+    return faults
 
 
 def _port_faults(placed: Placed) -> list[str]:

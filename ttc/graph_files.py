@@ -124,7 +124,8 @@ def save(graph: Node, path: Path) -> None:
     """Writes a graph to a file, all of it or nothing.
 
     Raises:
-        GraphError: a part of it is not registered, it cannot run, or it is too large.
+        GraphError: a part of it is not registered, it cannot run, it is too large, or the file
+            cannot be written.
     """
     suffix = _suffix(path)
     text = to_json(graph)
@@ -134,6 +135,13 @@ def save(graph: Node, path: Path) -> None:
         text = yaml.safe_dump(json.loads(text), sort_keys=False, allow_unicode=True)
         if _read(text, suffix) != graph:
             raise GraphError([f"{path}: YAML does not give back what it holds; save it as .json"])
+    try:
+        _write(text, path)
+    except OSError as error:
+        raise GraphError([f"{path} cannot be written: {error.strerror}"]) from error
+
+
+def _write(text: str, path: Path) -> None:
     with tempfile.NamedTemporaryFile(
         "w", encoding="utf-8", dir=path.parent, prefix=f".{path.name}", delete=False
     ) as file:

@@ -6,6 +6,8 @@ from dataclasses import replace
 from typing import cast
 
 from ttc.allocate import Allocator, Terms
+from ttc.arguments import budget_of
+from ttc.graph import is_count
 from ttc.registry import load_allocator, names
 from ttc.resources import LOGICAL, MEASURED, RESERVED, shares
 from ttc.types import Budget
@@ -23,9 +25,10 @@ class Limits:
         allocator: Allocator | str | None,
         concurrency: int,
     ) -> None:
-        if concurrency < 1:
-            raise ValueError(f"concurrency is at least 1, not {concurrency}")
-        self.run, self.per_problem = run or Budget(), per_problem or Budget()
+        if not is_count(concurrency):
+            raise ValueError(f"concurrency is a whole number of at least 1, not {concurrency!r}")
+        self.run = budget_of("budget", run)
+        self.per_problem = budget_of("per_problem", per_problem)
         self.allocator = _allocator(allocator)
         self.concurrency = concurrency
         if self.allocator is not None and self.run.tokens is None:

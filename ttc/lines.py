@@ -18,9 +18,14 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-__all__ = ["Lines", "is_in_use", "read_lines"]
+__all__ = ["Lines", "begins_object", "is_in_use", "read_lines"]
 
 _SYNC_S = 1.0
+
+
+def begins_object(rest: bytes) -> bool:
+    """Whether bytes may be the beginning of a JSON object."""
+    return rest.startswith(b"{")
 
 
 class Lines:
@@ -33,6 +38,7 @@ class Lines:
         is_whole: Callable[[bytes], bool],
         max_bytes: int | None = None,
         keep_alive: bool = False,
+        begins: Callable[[bytes], bool] = begins_object,
     ) -> None:
         """Opens or makes a file that only its owner can read.
 
@@ -41,17 +47,19 @@ class Lines:
             is_whole: whether a last line without a newline is all there. Else it is cut off.
             max_bytes: how large the file may become.
             keep_alive: whether a thread brings lines to the disk while the file is open.
+            begins: whether what a file begins with may be the beginning of such a line, so that it
+                is no file of somebody else's.
 
         Raises:
             BlockingIOError: another process has it open.
-            OSError: it cannot be opened.
+            OSError: it cannot be opened, or is a file of something else, and was left as it is.
         """
         self.path = path
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
         try:
             _lock(self._file)
-            self.lines = self._load(is_whole)
+            self.lines = self._load(is_whole, begins)
         except BaseException:
             os.close(self._file)
             raise
@@ -113,11 +121,18 @@ class Lines:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _load(self, is_whole: Callable[[bytes], bool]) -> list[bytes]:
-        """The lines that are there; what a kill left of a last one is taken out of the file."""
+    def _load(
+        self, is_whole: Callable[[bytes], bool], begins: Callable[[bytes], bool]
+    ) -> list[bytes]:
+        """The lines that are there; what a kill left of a last one is taken out of the file.
+
+        Nothing is taken out behind a first line that is none of its kind.
+        """
         whole, rest = _split(_read(self._file))
         self._size = sum(len(line) + 1 for line in whole)
-        if rest:
+        if rest and not whole and not begins(rest):
+            raise OSError(errno.EINVAL, "it holds something else, which was left as it is")
+        if rest and (not whole or is_whole(whole[0])):
             os.ftruncate(self._file, self._size)
             if is_whole(rest):
                 os.write(self._file, rest + b"\n")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 __all__ = ["Message", "ToolCall"]
 
@@ -20,11 +20,15 @@ class ToolCall:
     """What the tool's answer names it by, where the model's chat template wants that."""
 
 
+Role = Literal["system", "user", "assistant", "tool"]
+_ROLES = get_args(Role)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Message:
     """One turn of a conversation. Its content is data: it never becomes a control token."""
 
-    role: Literal["system", "user", "assistant", "tool"]
+    role: Role
     content: str
     tool_calls: tuple[ToolCall, ...] = ()
     """What the assistant asked tools for, after its content."""
@@ -34,6 +38,10 @@ class Message:
     """What the assistant thought before its content."""
 
     def __post_init__(self) -> None:
+        if self.role not in _ROLES:
+            raise ValueError(f"a message's role is one of {', '.join(_ROLES)}, not {self.role!r}")
+        if not isinstance(self.content, str):
+            raise TypeError(f"a message's content is a text, not {self.content!r}")
         for field_, role in (
             ("tool_calls", "assistant"),
             ("reasoning_content", "assistant"),

@@ -8,30 +8,26 @@ from __future__ import annotations
 
 import asyncio
 import os
-import secrets
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ttc.arguments import Arguments, Model, Watch, budget_of, problem_of, problems_of
 from ttc.budget import Account
-from ttc.clock import SystemClock
 from ttc.control import Control
-from ttc.demands import demands_of
-from ttc.equivalence import prepare
-from ttc.errors import BudgetExceeded, EngineError, GraphError, NodeError, RecordError, TTCError
-from ttc.graph import Flow, Node, compile_graph
+from ttc.errors import BudgetExceeded, EngineError, NodeError, RecordError, TTCError
+from ttc.graph import Flow, Node
 from ttc.journal import Journal
 from ttc.limits import Limits
 from ttc.loop import on_the_loop
 from ttc.outcome import outcome_of
 from ttc.ports import Clock, Engine
-from ttc.prices import Price, Prices, check_limits
+from ttc.prices import Prices
 from ttc.run import Run
 from ttc.scope import NodeScope
 from ttc.streams import iterate
-from ttc.types import Budget, Candidate, Event, Outcome, Problem, Usage
+from ttc.types import Budget, Candidate, Outcome, Problem, Usage
 
 if TYPE_CHECKING:
     from ttc.allocate import Allocator, Bidder, Market
@@ -39,10 +35,7 @@ if TYPE_CHECKING:
     from ttc.journal.many import RunFolder
     from ttc.sandbox.zygote import SandboxChoice
 
-__all__ = ["Arguments", "asolve", "asolve_many", "run_one", "solve", "solve_many"]
-
-Model = str | Engine
-Watch = Callable[[Event], None]
+__all__ = ["asolve", "asolve_many", "run_one", "solve", "solve_many"]
 
 
 def solve(  # noqa: PLR0913 - all keywords but two, each of its own
@@ -79,6 +72,7 @@ def solve(  # noqa: PLR0913 - all keywords but two, each of its own
             holds is not asked again.
 
     Raises:
+        TypeError: an argument is of another kind than it should be.
         GraphError: the strategy cannot run; nothing was spent.
         PriceError: a limit needs a price that nobody has told; nothing was spent.
         JournalMismatch: the journal is of another run.
@@ -111,7 +105,7 @@ async def asolve(  # noqa: PLR0913 - all keywords but two, each of its own
 
 
 def solve_many(  # noqa: PLR0913 - all keywords but two, each of its own
-    problems: Sequence[str | Problem],
+    problems: Iterable[str | Problem],
     strategy: Node | str,
     *,
     model: Model | None = None,
@@ -165,7 +159,7 @@ def solve_many(  # noqa: PLR0913 - all keywords but two, each of its own
 
 
 async def asolve_many(  # noqa: PLR0913 - all keywords but two, each of its own
-    problems: Sequence[str | Problem],
+    problems: Iterable[str | Problem],
     strategy: Node | str,
     *,
     model: Model | None = None,
@@ -189,74 +183,12 @@ async def asolve_many(  # noqa: PLR0913 - all keywords but two, each of its own
     )
 
 
-class Arguments:
-    """What `solve` and its siblings share, resolved once."""
-
-    def __init__(  # noqa: PLR0913 - each of its own
-        self,
-        model: Model | None,
-        models: Mapping[str, Model] | None,
-        seed: int | None,
-        clock: Clock | None,
-        prices: Prices | None,
-        watch: Watch | None,
-        control: Control | None,
-        sandbox: SandboxChoice,
-        journal: str | os.PathLike[str] | None = None,
-    ) -> None:
-        bound = dict(models or {})
-        if model is not None:
-            if "policy" in bound:
-                raise ValueError("model= and models['policy'] name the same role; pass one of them")
-            bound["policy"] = model
-        self.models = bound
-        self.given_seed = seed
-        self.seed = secrets.randbits(63) if seed is None else seed
-        self.journal = None if journal is None else Path(journal)
-        self.clock = clock or SystemClock()
-        self.prices = Prices.of_the_user() if prices is None else prices
-        self.watch, self.sandbox = watch, sandbox
-        self.control = control or Control()
-        self._demands: Mapping[str, frozenset[str]] | None = None
-
-    def prepare(self, strategy: Node | str, *budgets: Budget) -> tuple[Node, dict[str, Engine]]:
-        """The strategy, checked against its engines; engines are loaded only if it can run."""
-        from ttc.registry import load_engine
-
-        if isinstance(strategy, str):
-            from ttc.text_form import parse
-
-            strategy = parse(strategy)
-        if any(isinstance(model, str) for model in self.models.values()):
-            strategy.validate()  # a fault is told before a model is loaded
-        engines = {role: load_engine(model) for role, model in self.models.items()}
-        strategy.validate(engines)
-        if "policy" not in engines:
-            raise GraphError(["every strategy begins with the prompt of the policy; pass model="])
-        for budget in budgets:
-            check_limits(budget, engines, self.prices_of(engines))
-        return compile_graph(strategy), engines
-
-    def demands_of(self, graph: Node) -> Mapping[str, frozenset[str]]:
-        """What a graph needs of the engine of each role: found once for all problems."""
-        if self._demands is None:
-            self._demands = demands_of(graph)
-            prepare(graph)
-        return self._demands
-
-    def prices_of(self, engines: Mapping[str, Engine]) -> dict[str, Price]:
-        """Today's price of each role's model, as far as it is known."""
-        today = datetime.now(UTC).date()
-        found = {role: self.prices.of(engine.name, on=today) for role, engine in engines.items()}
-        return {role: price for role, price in found.items() if price is not None}
-
-
 async def _solve_one(
     problem: str | Problem, strategy: Node | str, arguments: Arguments, budget: Budget | None
 ) -> Outcome:
-    limit = budget or Budget()
+    asked, limit = problem_of(problem), budget_of("budget", budget)
     graph, engines = arguments.prepare(strategy, limit)
-    asked, prices = _problem(problem), arguments.prices_of(engines)
+    prices = arguments.prices_of(engines)
     journal = None
     if arguments.journal is not None:
         from ttc.journal.runs import facts_of, open_run  # a journal on disk is seldom asked for
@@ -313,11 +245,12 @@ async def _kept(
 
 
 async def _solve_all(
-    problems: Sequence[str | Problem],
+    problems: Iterable[str | Problem],
     strategy: Node | str,
     arguments: Arguments,
     limits: Limits,
 ) -> list[Outcome]:
+    problems = problems_of(problems)
     graph, engines = arguments.prepare(strategy, limits.run, limits.per_problem)
     kept = None
     if arguments.journal is not None:
@@ -337,7 +270,7 @@ async def _solve_all(
         )
 
     async def one(place: int, bidder: Bidder | None = None) -> Outcome:
-        asked, clock = _problem(problems[place]), arguments.clock
+        asked, clock = problems[place], arguments.clock
         if kept is None:
             return await _run(place, asked, graph, engines, arguments, bidder=bidder)
         journal = kept.open(place, began=clock.now() - began, clock=clock)
@@ -354,7 +287,7 @@ async def _solve_all(
 
 
 async def _run_all(
-    problems: Sequence[str | Problem],
+    problems: Sequence[Problem],
     graph: Node,
     limits: Limits,
     one: Callable[..., Coroutine[Any, Any, Outcome]],
@@ -364,7 +297,7 @@ async def _run_all(
     if limits.allocator is not None:
         from ttc.allocate import Allocation, run_market
 
-        ids = [problem.id if isinstance(problem, Problem) else "" for problem in problems]
+        ids = [problem.id for problem in problems]
         allocation = Allocation(limits.allocator, limits.terms(len(problems)), ids)
         return await run_market(allocation, graph, one, begin=begin, most=limits.concurrency)
     begin()
@@ -382,7 +315,7 @@ async def _run_all(
 
 
 def _folder(
-    problems: Sequence[str | Problem],
+    problems: Iterable[str | Problem],
     strategy: tuple[Node, str | None],
     engines: Mapping[str, Engine],
     arguments: Arguments,
@@ -412,16 +345,12 @@ def _folder(
     whole = among(len(problems), limits)
 
     def facts(place: int) -> dict[str, Any]:
-        asked, seed = _problem(problems[place]), arguments.seed
+        asked, seed = problems[place], arguments.seed
         own = facts_of(asked, graph, text, seed, budgets[place], engines, prices)
         return {**own, "among": whole}
 
     folder.begin(facts, len(problems))
     return folder
-
-
-def _problem(problem: str | Problem) -> Problem:
-    return Problem.ask(problem) if isinstance(problem, str) else problem
 
 
 async def _run(

@@ -176,6 +176,8 @@ class PumpStream(Generic[T]):
             async for item in self._source:
                 if self._ended:
                     return  # it went on after it had been stopped
+                if self._is_node and not isinstance(item, Candidate):
+                    raise TypeError(f"it gave {item!r}, and a node gives candidates")
                 if not self._runs_free:
                     self._pulled.clear()
                 self._ready.append(item if self.on_given is None else self.on_given(item))

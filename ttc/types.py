@@ -8,8 +8,9 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from numbers import Real
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from ttc.branch import Branch, FinishReason
 from ttc.constraints import Constraint, constraint_of, constraint_values
@@ -84,6 +85,15 @@ class Problem:
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        for message in self.messages:
+            if not isinstance(message, Message):
+                raise TypeError(
+                    f"messages are ttc.Message, as Message(role='user', content='...'), not "
+                    f"{message!r}"
+                )
+        if self.answer_format not in get_args(AnswerFormat):
+            known = ", ".join(get_args(AnswerFormat))
+            raise ValueError(f"answer_format is one of {known}, not {self.answer_format!r}")
         if bool(self.messages) == (self.prompt is not None):
             raise ValueError(
                 f"a problem has messages or a prompt, exactly one of them; got "
@@ -148,6 +158,11 @@ class Sampling:
     """
 
     def __post_init__(self) -> None:
+        for name in ("temperature", "top_k", *_RANGES):
+            value = getattr(self, name)
+            is_number = isinstance(value, Real) and not isinstance(value, bool)
+            if not (is_number or (value is None and name != "temperature")):
+                raise TypeError(f"{name} is a number, not {value!r}")
         if not 0 <= self.temperature < math.inf:
             raise ValueError(
                 f"temperature is finite and at least 0 (0 is greedy), not {self.temperature}"

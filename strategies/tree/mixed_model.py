@@ -166,7 +166,7 @@ def _whole() -> _Axes:
 
 
 def _terms(axes: _Axes, sizes: Sizes) -> Floats:
-    """(sizes, 2 x cells) The inverses and the logs of the variances of groups' means times sizes."""
+    """(sizes, 2 x cells) Variances of groups' means times their sizes: the inverses, the logs."""
     import numpy as np
 
     terms = np.empty((len(sizes), 2, CELLS, CELLS))

@@ -6,6 +6,7 @@ import os
 import stat
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from queue import Queue
 
@@ -20,11 +21,15 @@ Open = Callable[..., Lines]
 
 def opened(path: Path, max_bytes: int | None = None, *, keep_alive: bool = False) -> Lines:
     """A file whose whole lines end in a full stop."""
+<<<<<<< HEAD
 
     def is_whole(line: bytes) -> bool:
         return line.endswith(b".")
 
     return Lines(path, is_whole=is_whole, max_bytes=max_bytes, keep_alive=keep_alive)
+=======
+    return Lines(path, is_whole=lambda line: line.endswith(b"."), begins=bool, max_bytes=max_bytes)
+>>>>>>> 2568f43014bea1d4a7cbb0c42c65d535bc6f292e
 
 
 def test_a_file_is_its_owners_alone(tmp_path: Path) -> None:
@@ -54,6 +59,18 @@ def test_a_cut_at_any_byte_costs_the_last_line_at_most(
     assert found == texts[: len(found)]
     assert left.count(b"\n") <= len(found) <= kept
     assert read_lines(path) == ([*found, b"more."], b"")
+
+
+@pytest.mark.parametrize("content", [b"notes", b"notes\nof mine", b"[1]"])
+def test_a_file_of_something_else_loses_nothing(tmp_path: Path, content: bytes) -> None:
+    """Neither one of a single line, which looks like a rest, nor the last line of another."""
+    path = tmp_path / "file"
+    path.write_bytes(content)
+
+    with suppress(OSError):
+        Lines(path, is_whole=lambda line: line.startswith(b"{")).close()
+
+    assert path.read_bytes() == content
 
 
 def test_other_ends_of_lines_are_text(tmp_path: Path) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import zlib
 from collections.abc import Mapping
 from typing import Any
 
 from ttc.strict_json import decode, encode
 
-__all__ = ["entry_of", "is_whole", "line_of"]
+__all__ = ["begins", "entry_of", "is_whole", "line_of"]
 
 
 def line_of(values: Mapping[str, Any]) -> bytes:
@@ -23,6 +24,11 @@ def entry_of(line: bytes) -> dict[str, Any] | None:
     if checksum != b"%08x" % zlib.crc32(body):
         return None
     return decode(body)  # type: ignore[no-any-return]
+
+
+def begins(rest: bytes) -> bool:
+    """Whether bytes may be the beginning of a line."""
+    return re.fullmatch(rb"[0-9a-f]{1,7}|[0-9a-f]{8}(?: (?:\{.*)?)?", rest, re.DOTALL) is not None
 
 
 def is_whole(line: bytes) -> bool:

@@ -15,7 +15,7 @@ from ttc.drawing import drawing_values
 from ttc.errors import RecordError
 from ttc.graph import Node
 from ttc.journal.disk import SCHEMA_VERSION, DiskJournal, Kept, read
-from ttc.journal.entries import is_whole
+from ttc.journal.entries import begins, is_whole
 from ttc.journal.values import Values, engine_values, plain, price_values, problem_values
 from ttc.lines import Lines, is_in_use
 from ttc.ports import Clock, Engine
@@ -141,7 +141,7 @@ def open_run(path: Path, facts: Values, clock: Clock) -> DiskJournal:
 
     name, most = _name(path), settings().journal_mb.value * 2**20
     try:
-        file = Lines(path, is_whole=is_whole, max_bytes=most, keep_alive=True)
+        file = Lines(path, is_whole=is_whole, begins=begins, max_bytes=most, keep_alive=True)
     except BlockingIOError:
         raise RecordError(f"{name} is in use by another process; wait for it, or end it") from None
     except OSError as error:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
+from ttc.arguments import Arguments
 from ttc.control import Control
 from ttc.journal import derive_seed
 from ttc.limits import Limits
@@ -21,7 +22,7 @@ from ttc.serve.ledger import Reservation
 from ttc.serve.plain import Plain, Tell
 from ttc.serve.prompts import Prompt
 from ttc.serve.traces import Traces
-from ttc.solve import Arguments, run_one
+from ttc.solve import run_one
 from ttc.types import Budget, Event, Outcome, Usage
 
 __all__ = ["Job", "Watch"]

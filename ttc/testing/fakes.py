@@ -15,7 +15,7 @@ from ttc.constraints import Constraint
 from ttc.costs import Costs
 from ttc.errors import EngineError
 from ttc.ports import Capabilities, Clock, Request, Scope, Timer
-from ttc.testing.words import conversation, ids_of, longest_of, pieces_of
+from ttc.testing.words import check_script, conversation, ids_of, longest_of, pieces_of
 from ttc.types import (
     MAX_LOGPROBS,
     Branch,
@@ -82,6 +82,7 @@ class FakeEngine:
                 default.
             rewards: makes it a reward model, with a value for each label of a token of a branch.
         """
+        check_script(script)
         self.name = "fake"
         self.numerics = "fake"
         self.capabilities = Capabilities(

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import re
 import zlib
+from collections.abc import Sequence
 
+from ttc.errors import EngineError
 from ttc.types import Problem
 
-__all__ = ["conversation", "ids_of", "longest_of", "pieces_of"]
+__all__ = ["check_script", "conversation", "ids_of", "longest_of", "pieces_of"]
 
 
 def conversation(problem: Problem) -> str:
@@ -34,6 +36,23 @@ def pieces_of(text: str) -> list[str]:
 def ids_of(text: str) -> tuple[int, ...]:
     """The tokens of a text."""
     return tuple(zlib.crc32(piece.encode()) for piece in pieces_of(text))
+
+
+def check_script(script: object) -> None:
+    """Refuses what nothing can be said from.
+
+    Raises:
+        ValueError: there is no reply.
+        TypeError: a reply is no text.
+    """
+    if callable(script) or isinstance(script, str | EngineError):
+        return
+    replies = list(script) if isinstance(script, Sequence) else [script]
+    if not replies:
+        raise ValueError("a fake engine says one reply at least; give it some, as ['It is 4.']")
+    for reply in replies:
+        if not isinstance(reply, str | EngineError):
+            raise TypeError(f"a fake engine says texts, and raises an EngineError, not {reply!r}")
 
 
 def longest_of(script: object) -> int | None:
