@@ -21,15 +21,11 @@ Open = Callable[..., Lines]
 
 def opened(path: Path, max_bytes: int | None = None, *, keep_alive: bool = False) -> Lines:
     """A file whose whole lines end in a full stop."""
-<<<<<<< HEAD
 
     def is_whole(line: bytes) -> bool:
         return line.endswith(b".")
 
-    return Lines(path, is_whole=is_whole, max_bytes=max_bytes, keep_alive=keep_alive)
-=======
-    return Lines(path, is_whole=lambda line: line.endswith(b"."), begins=bool, max_bytes=max_bytes)
->>>>>>> 2568f43014bea1d4a7cbb0c42c65d535bc6f292e
+    return Lines(path, is_whole=is_whole, begins=bool, max_bytes=max_bytes, keep_alive=keep_alive)
 
 
 def test_a_file_is_its_owners_alone(tmp_path: Path) -> None:
