@@ -78,7 +78,7 @@ def test_a_damaged_pool_is_continued(tmp_path: Path) -> None:
 
 def test_a_file_keeps_in_memory_nothing_that_was_written(tmp_path: Path) -> None:
     """BK-06: neither of what it held before nor of what is added."""
-    path, told = tmp_path / "pool.jsonl", {"token_ids": (1, 2), "logprobs": (-0.5, -0.5)}
+    path, told = tmp_path / "pool.jsonl", dict[str, Any](token_ids=(1, 2), logprobs=(-0.5, -0.5))
     write(path, Pool([completion("a", text="long" * 99, num_tokens=2, **told)]))
     with PoolFile(path) as file:
         file.add(completion("b", text="long" * 99, num_tokens=2, **told))

@@ -122,8 +122,8 @@ def _invoke(arguments: Sequence[str]) -> int:
     command = get_command(app)
     defaults = {name: {"model": _model()} for name in _commands()}
     try:
-        options = {"default_map": defaults, "obj": ("ttc", *arguments)}
-        with command.make_context("ttc", list(arguments), **options) as context:
+        told, given = ("ttc", *arguments), list(arguments)
+        with command.make_context("ttc", given, default_map=defaults, obj=told) as context:
             command.invoke(context)
     except typer.Exit as leave:
         return leave.exit_code
