@@ -1,10 +1,10 @@
 """What an arithmetic costs in quality: its distributions against those of float32, on a text.
 
-Run as `python benchmarks/perf/quality.py TEXT [--arithmetic NAME ...] [--tokens N] [--json PATH]
-[--models MODEL ...]`, where TEXT is a plain text, or JSON lines with `question` and `answer`. At
-every position of its first tokens: the divergence KL(float32 || it) in nats, how often the most
-probable token is the same, and the perplexity of both. All read the same file, so what the file
-itself rounded away plays no part.
+Run as `python benchmarks/perf/quality.py TEXT [--arithmetic NAME ...] [--kv-type int8] [--tokens N]
+[--models MODEL ...] [--json PATH]`, where TEXT is a plain text, or JSON lines with `question` and
+`answer`. At every position of its first tokens: the divergence KL(float32 || it) in nats, how often
+the most probable token is the same, and the perplexity of both. All read the same file, so what the
+file itself rounded away plays no part.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import torch
 
 from ttc.config import Arithmetic
 from ttc.engine.local.plan import PAGE, Plan, Span
-from ttc.engine.local.source import open_model
+from ttc.engine.local.source import KVType, open_model
 
 MODELS = ("smollm2-135m",)
 ARITHMETICS: tuple[Arithmetic, ...] = ("int8", "file")
@@ -43,10 +43,10 @@ def text_of(path: Path) -> str:
 
 
 def log_probabilities(
-    path: Path, arithmetic: Arithmetic, text: str, count: int
+    path: Path, arithmetic: Arithmetic, kv_type: KVType | None, text: str, count: int
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Of every token at every position, (tokens, vocab), and the tokens."""
-    source = open_model(path, arithmetic)
+    source = open_model(path, arithmetic, kv_type=kv_type)
     ids = torch.tensor(source.tokens.encode(text)[:count])
     pages = range(-(-len(ids) // PAGE))
     parts = []
@@ -62,14 +62,19 @@ def log_probabilities(
 
 
 def rows_of(
-    model: str, arithmetic: Arithmetic, text: str, count: int, exact: torch.Tensor
+    model: str,
+    types: tuple[Arithmetic, KVType | None],
+    text: str,
+    count: int,
+    exact: torch.Tensor,
 ) -> list[dict[str, Any]]:
-    """The figures of one model and arithmetic."""
-    found, ids = log_probabilities(find(model), arithmetic, text, count)
+    """The figures of one model, arithmetic and type of keys and values."""
+    arithmetic, kv_type = types
+    found, ids = log_probabilities(find(model), arithmetic, kv_type, text, count)
     divergence = float((exact.exp() * (exact - found)).sum(-1).mean())
     agreement = float((exact.argmax(-1) == found.argmax(-1)).float().mean())
     losses = [float(-p[:-1].gather(1, ids[1:, None]).mean()) for p in (exact, found)]
-    name = f"{Path(model).stem}, {arithmetic}"
+    name = f"{Path(model).stem}, {arithmetic}{f', kv {kv_type}' if kv_type else ''}"
     print(
         f"{name}: {len(ids)} tokens, divergence {divergence:.4f}, best equal {agreement:.4f}, "
         f"perplexity {math.exp(losses[0]):.3f} in fp32, {math.exp(losses[1]):.3f} in this"
@@ -95,6 +100,7 @@ def main() -> None:
     parser.add_argument(
         "--arithmetic", nargs="*", default=ARITHMETICS, choices=get_args(Arithmetic)
     )
+    parser.add_argument("--kv-type", choices=get_args(KVType), help="keys and values as codes")
     parser.add_argument("--tokens", type=int, default=1152)
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
     arguments = parser.parse_args()
@@ -102,9 +108,9 @@ def main() -> None:
     text = text_of(arguments.text)
     rows, count = [], arguments.tokens
     for model in arguments.models:
-        exact, _ = log_probabilities(find(model), "fp32", text, count)
+        exact, _ = log_probabilities(find(model), "fp32", None, text, count)
         for arithmetic in arguments.arithmetic:
-            rows += rows_of(model, arithmetic, text, count, exact)
+            rows += rows_of(model, (arithmetic, arguments.kv_type), text, count, exact)
     if arguments.json is not None:
         write_result(arguments.json, command=["python", *sys.argv], rows=rows, seed=0)
 

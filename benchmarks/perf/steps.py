@@ -3,8 +3,10 @@
 Run as `python benchmarks/perf/steps.py [--json PATH]`. Python is measured with a model that
 computes nothing, as processor time of the engine's thread: the best of several rounds, since others
 may be computing. Predictions are those of the cost curve before each step of a mixed load, and
-those of `price` for four more branches against the time that they then added. Roofs are measured
-beside the steps.
+those of `price` for four more branches against the time that they then added.
+
+Steps and roofs are measured by turns, and both as means, so that what else the machine does slows
+them alike: a fraction of the roof is the median of those of the rounds, and its spread is told.
 """
 
 from __future__ import annotations
@@ -26,6 +28,8 @@ from ttc.engine.local.batch import Batch
 from ttc.engine.local.config import ModelConfig
 from ttc.engine.local.hub.models import find
 from ttc.engine.local.kv import KVPool
+from ttc.engine.local.meter import StepRecord
+from ttc.engine.local.native.roofs import Roofs, measure_roofs
 from ttc.engine.local.sample import Draw, Drawn
 from ttc.engine.local.sequence import Sequence as EngineSequence
 from ttc.engine.local.source import ModelSource, open_model
@@ -36,10 +40,11 @@ MODEL = "smollm2-135m"
 SIZES = (1, 8, 64)
 PROMPT = 240
 ROUNDS, STEPS = 12, 20
+TURNS = 9  # of roofs and steps
 
 
 class NoModel:
-    """A model that computes nothing and always draws the same token."""
+    """A model that computes nothing and draws the same tokens in every step."""
 
     numerics, bytes_per_weight = "none", 1.0
 
@@ -56,9 +61,9 @@ class NoModel:
         return self._logits[: len(wanted)]
 
     def draw(self, logits: torch.Tensor, draws: Sequence[Draw]) -> Drawn:
-        """The token 300."""
+        """Another token in each row, as branches that went the same way would be one."""
         n = len(draws)
-        return Drawn([300] * n, [-1.0] * n, [None] * n, [None] * n, [None] * n, {})
+        return Drawn([*range(300, 300 + n)], [-1.0] * n, [None] * n, [None] * n, [None] * n, {})
 
     def logprobs(self, logits: torch.Tensor, wanted: Any) -> Any:
         """Nobody asks."""
@@ -147,18 +152,50 @@ def measured(engine: LocalEngine) -> list[dict[str, Any]]:
     rows.append(row("roof: int8", roofs.int8_operations / 1e9, "Gop/s"))
     rows.append(row("roof: float", roofs.float_operations / 1e9, "Gflop/s"))
     for size, target in ((1, None), (64, 0.6)):
-        calls = [engine.submit(request(i, 24)) for i in range(size)]
-        for call in calls:
-            call.future.result()
-        steps = [step for step in engine.meter.recent if step.decode_tokens == size == step.rows]
-        fractions = [engine.meter.fraction(step) for step in steps[-20:]]
-        values = [fraction.value for fraction in fractions if fraction is not None]
-        bound = fractions[-1].bound if fractions[-1] is not None else None
-        name = f"{size} rows: fraction of the roof"
-        rows.append(row(name, statistics.median(values), "", bound=bound, target=target))
-        share = statistics.median(step.seconds.overhead for step in steps[-20:])
-        rows.append(row(f"{size} rows: plan and commit, part of a step", share, ""))
+        rows += by_turns(engine, size, target)
     return rows
+
+
+def by_turns(engine: LocalEngine, size: int, target: float | None) -> list[dict[str, Any]]:
+    """How near steps of so many rows come to the roof."""
+    roofs = [measure_roofs(engine._threads, take=statistics.fmean)]
+    fractions, shares, bounds = [], [], []
+    for _ in range(TURNS):
+        steps = decoded(engine, size)
+        roofs.append(measure_roofs(engine._threads, take=statistics.fmean))
+        engine.meter.roofs = between(*roofs[-2:])
+        found = [engine.meter.fraction(step) for step in steps]
+        seconds = [step.seconds.total for step in steps]
+        least = [f.value * s for f, s in zip(found, seconds, strict=True) if f is not None]
+        fractions.append(sum(least) / sum(seconds))
+        bounds += [fraction.bound for fraction in found if fraction is not None]
+        shares += [step.seconds.overhead for step in steps]
+    name = f"{size} rows: fraction of the roof"
+    return [
+        row(name, statistics.median(fractions), "", bound=statistics.mode(bounds), target=target),
+        row(f"{name}, least of {TURNS} turns", min(fractions), ""),
+        row(f"{name}, most of {TURNS} turns", max(fractions), ""),
+        row(f"{size} rows: plan and commit, part of a step", statistics.median(shares), ""),
+    ]
+
+
+def decoded(engine: LocalEngine, size: int) -> list[StepRecord]:
+    """The steps of so many calls that decode side by side."""
+    engine.meter.recent.clear()
+    calls = [engine.submit(request(i, 24)) for i in range(size)]
+    for call in calls:
+        call.future.result()
+    return [step for step in engine.meter.recent if step.decode_tokens == size == step.rows]
+
+
+def between(before: Roofs, after: Roofs) -> Roofs:
+    """The roofs while something ran."""
+    return Roofs(
+        read_bytes=(before.read_bytes + after.read_bytes) / 2,
+        int8_operations=(before.int8_operations + after.int8_operations) / 2,
+        float_operations=(before.float_operations + after.float_operations) / 2,
+        threads=after.threads,
+    )
 
 
 def main() -> None:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from collections.abc import Sequence as Seq
 from typing import NamedTuple
 
+import numpy as np
 import torch
 
 from ttc.engine.local.call import Call
@@ -333,8 +334,10 @@ class Batch:
         if self.tree.copies:
             self._pool.copy([(source, page.place) for page, source in self.tree.copies.items()])
             self.tree.copies.clear()
-        wanted = torch.tensor(inputs.wanted, dtype=torch.int64)
-        return self.model.forward(torch.tensor(inputs.token_ids), inputs.plan, self._pool, wanted)
+        token_ids, wanted = (  # by way of NumPy, which reads a list in a fifth of the time
+            torch.from_numpy(np.array(ids, np.int64)) for ids in (inputs.token_ids, inputs.wanted)
+        )
+        return self.model.forward(token_ids, inputs.plan, self._pool, wanted)
 
     def _read(self, inputs: _Inputs, outputs: torch.Tensor) -> tuple[Drawn, list[_Note]]:
         """Draws a token for each piece that ends in one, and reads what is read."""

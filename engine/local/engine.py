@@ -139,7 +139,7 @@ class LocalEngine:
                 all four, by default `bf16`.
             device: `cuda` for a GPU, with kernels in Triton, or PyTorch's alone, with a warning,
                 where Triton is not installed.
-            kv_type: `int8` for keys and values of a byte each, on a GPU.
+            kv_type: `int8` for keys and values of a byte each, on a GPU or by the kernels in C.
             speculate: what drafts tokens: `ngram` (the call's own text), `tree` (that of all calls
                 that go on from the same root) or a smaller model of the same vocabulary.
             acceptance: how drafts are accepted: `coupled`, with the very results that there are

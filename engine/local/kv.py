@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -11,9 +12,18 @@ from ttc.costs import Costs
 from ttc.engine.local.config import ModelConfig
 from ttc.engine.local.plan import PAGE
 
-__all__ = ["KVPool"]
+__all__ = ["KVPool", "kv_costs"]
 
 _LINE = 64  # bytes; vectors of the kernels are loaded from multiples of their own size
+
+
+def kv_costs(config: ModelConfig, dtype: torch.dtype) -> Costs:
+    """What a model spends on each token, with keys and values of a type; codes have scales."""
+    costs = config.costs(kv_number_bytes=dtype.itemsize)
+    if dtype != torch.int8:
+        return costs
+    scales = 2 * config.num_layers * config.num_kv_heads * torch.float32.itemsize
+    return replace(costs, kv_bytes_per_token=costs.kv_bytes_per_token + scales)
 
 
 class KVPool:
@@ -25,7 +35,8 @@ class KVPool:
     Args:
         config: the model.
         num_pages: pages of each layer.
-        dtype: float32, as PyTorch multiplies them, or bfloat16, as the kernels do; see `pages.h`.
+        dtype: float32, as PyTorch multiplies them, or bfloat16 or int8 codes, as the kernels do;
+            see `pages.h` and `kv_codes.h`.
     """
 
     def __init__(
@@ -43,6 +54,11 @@ class KVPool:
         """For each layer (pages, key heads, head size, PAGE), or (…, head size / 2, PAGE, 2)."""
         self.values = [_zeros((*pages, *value_page), dtype) for _ in range(config.num_layers)]
         """For each layer (pages, key heads, PAGE, head size), or (…, PAGE / 2, head size, 2)."""
+        scaled = range(config.num_layers if dtype == torch.int8 else 0)
+        self.key_scales = [_zeros((*pages, PAGE), torch.float32) for _ in scaled]
+        """For each layer of codes (pages, key heads, PAGE)."""
+        self.value_scales = [_zeros((*pages, PAGE), torch.float32) for _ in scaled]
+        """The same."""
 
     @staticmethod
     def page_bytes(costs: Costs) -> int:
@@ -55,7 +71,7 @@ class KVPool:
             return
         sources = torch.tensor([source for source, _ in pairs])
         targets = torch.tensor([target for _, target in pairs])
-        for pool in (*self.keys, *self.values):
+        for pool in (*self.keys, *self.values, *self.key_scales, *self.value_scales):
             pool.index_copy_(0, targets, pool.index_select(0, sources))
 
 

@@ -81,7 +81,7 @@ def open_model(
         progress: is told the stage `open` here, and the stage `load`, in layers, while `build`
             runs, from its thread.
         device: where it computes.
-        kv_type: what keys and values are kept in on a GPU.
+        kv_type: `int8` for keys and values of a byte each, on a GPU or by the kernels in C.
         drafts: whether it only guesses what another model says, on the CPU: then it keeps the codes
             of its file, which is less to read, and knows the most frequent tokens alone.
 
@@ -95,8 +95,11 @@ def open_model(
             f"device is one of {', '.join(get_args(Device))} and kv_type None or "
             f"{', '.join(get_args(KVType))}, not {device!r} and {kv_type!r}"
         )
-    if kv_type is not None and device == "cpu":
-        raise ValueError(f"kv_type={kv_type!r} is for device='cuda'; leave it out on the CPU")
+    if kv_type is not None and device == "cpu" and arithmetic in _TYPES:
+        raise ValueError(
+            f"kv_type={kv_type!r} on the CPU is for the arithmetics {' and '.join(_KERNELS)}, not "
+            f"{arithmetic!r}"
+        )
     if arithmetic is not None and arithmetic not in ARITHMETICS:
         raise ValueError(f"arithmetic is one of {', '.join(ARITHMETICS)}, not {arithmetic!r}")
     progress("open", 0, None)
@@ -126,7 +129,7 @@ def open_model(
     return ModelSource(
         config=config,
         build=lambda: (
-            _build(config, weights, arithmetic, progress, keeps_codes=keeps_codes)
+            _build(config, weights, (arithmetic, kv_type), progress, keeps_codes=keeps_codes)
             if device == "cpu"
             else _build_on_gpu(config, weights, (arithmetic or "bf16", kv_type), progress)
         ),
@@ -155,7 +158,7 @@ def _with_short_head(config: ModelConfig, weights: Weights) -> tuple[ModelConfig
 def _build(
     config: ModelConfig,
     weights: Weights,
-    arithmetic: Arithmetic | None,
+    types: tuple[Arithmetic | None, KVType | None],
     progress: Progress,
     *,
     keeps_codes: bool,
@@ -169,9 +172,14 @@ def _build(
     def told(done: int, total: int) -> None:
         progress("load", done, total)
 
-    kernels = None if arithmetic in _TYPES else _kernels(config, arithmetic)
+    arithmetic, kv_type = types
+    must = arithmetic in _KERNELS or kv_type is not None
+    kernels = None if arithmetic in _TYPES else _kernels(config, must=must)
     if kernels is not None:
-        return NativeModel(config, weights, kernels, told, keeps_codes=keeps_codes)
+        kv_dtype = torch.bfloat16 if kv_type is None else torch.int8
+        return NativeModel(
+            config, weights, kernels, told, keeps_codes=keeps_codes, kv_dtype=kv_dtype
+        )
     dtype: torch.dtype = getattr(torch, _TYPES[arithmetic or "fp32"])
     return Llama(config, weights, dtype, told)
 
@@ -190,15 +198,15 @@ def _build_on_gpu(
     return DeviceModel(config, weights, setting, lambda done, total: progress("load", done, total))
 
 
-def _kernels(config: ModelConfig, arithmetic: Arithmetic | None) -> Kernels | None:
-    """The compiled kernels, or `None` where PyTorch computes."""
+def _kernels(config: ModelConfig, *, must: bool) -> Kernels | None:
+    """The compiled kernels, or `None` where PyTorch computes, unless they must."""
     from ttc.engine.local.native import Kernels, NativeModel
 
     try:
         NativeModel.check(config)
         return Kernels()
     except EngineError as error:
-        if arithmetic in _KERNELS:
+        if must:
             raise
         logger.warning("computing in fp32 with PyTorch, which is many times slower: %s", error)
         return None

@@ -113,6 +113,9 @@ def attended(
     room.step.qkv, room.step.attended = queries.data_ptr(), out.data_ptr()
     library.plan_items(room.step, kv_heads)
     layer = LayerStruct(keys=pool.keys[0].data_ptr(), values=pool.values[0].data_ptr())
+    if pool.key_scales:
+        layer.key_scales = pool.key_scales[0].data_ptr()
+        layer.value_scales = pool.value_scales[0].data_ptr()
     model = ModelStruct(heads=heads, kv_heads=kv_heads, head_dim=size)
     library.attend(model, layer, room.step)
     return out

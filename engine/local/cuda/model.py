@@ -19,14 +19,14 @@ from ttc.engine.local.attention import CHUNK
 from ttc.engine.local.config import ModelConfig
 from ttc.engine.local.cuda.graphs import StepGraphs, StepOutputs
 from ttc.engine.local.cuda.ops import Ops, Quantised, Rows, Turning
-from ttc.engine.local.cuda.pool import DevicePool, device_costs
+from ttc.engine.local.cuda.pool import DevicePool
 from ttc.engine.local.cuda.sampler import DeviceSampler
 from ttc.engine.local.cuda.step import Step, lay_out, needed_sizes, padded_sizes, views
 from ttc.engine.local.cuda.weights import Dense, Packer, Stacked
 from ttc.engine.local.cuda.work import SEGMENT, TILES, plan_work
 from ttc.engine.local.files.loader import Rows as FileRows
 from ttc.engine.local.files.loader import Weights, vector
-from ttc.engine.local.kv import KVPool
+from ttc.engine.local.kv import KVPool, kv_costs
 from ttc.engine.local.linear import Linear
 from ttc.engine.local.model import reward_layers, stacked_bias, stacked_qk_norm
 from ttc.engine.local.plan import PAGE, Plan, Span
@@ -102,7 +102,7 @@ class DeviceModel:
         check_heads(config)
         self.config, self._setting = config, setting
         self._ops, self._device = setting.ops, setting.device
-        self.costs = device_costs(config, setting.kv_dtype)
+        self.costs = kv_costs(config, setting.kv_dtype)
         self._reward: Linear | None = None
         self._head = Stacked(weights=())
         kind = setting.kind if setting.kind in ("int8", "file") else "plain"

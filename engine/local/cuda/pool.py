@@ -7,19 +7,15 @@ position has a scale of its own, so writing a position never touches the codes o
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 import torch
 
-from ttc.costs import Costs
 from ttc.engine.local.config import ModelConfig
 from ttc.engine.local.kv import KVPool
 from ttc.engine.local.plan import PAGE
 
-__all__ = ["Cache", "DevicePool", "device_costs"]
-
-_SCALE_BYTES = 4
+__all__ = ["Cache", "DevicePool"]
 
 
 class Cache(NamedTuple):
@@ -33,15 +29,6 @@ class Cache(NamedTuple):
     """(pages, key heads, PAGE) float32, where numbers are int8 codes."""
     value_scales: torch.Tensor | None
     """The same."""
-
-
-def device_costs(config: ModelConfig, dtype: torch.dtype) -> Costs:
-    """What a model spends on each token, with keys and values of a type."""
-    costs = config.costs(kv_number_bytes=dtype.itemsize)
-    if dtype != torch.int8:
-        return costs
-    scales = 2 * config.num_layers * config.num_kv_heads * _SCALE_BYTES
-    return replace(costs, kv_bytes_per_token=costs.kv_bytes_per_token + scales)
 
 
 class DevicePool(KVPool):

@@ -12,6 +12,7 @@
    trees: Yao et al. 2024, arXiv 2404.00242). */
 #include <omp.h>
 
+#include "kv_codes.h"
 #include "lanes.h"
 #include "pages.h"
 #include "step.h"
@@ -20,17 +21,21 @@
 
 /* One head of one row, in place: RMS norm (with `weight`), rotation of the halves, scale. */
 static void turn(float *x, int dim, const float *weight, float eps, const float *cos, const float *sin, float scale) {
+    const int half = dim / 2;
     if (weight) {
         float inverse = inverse_rms(x, dim, eps);
-        for (int i = 0; i < dim; i++) x[i] = x[i] * inverse * weight[i];
+        for (int i = 0; i < dim; i += WIDTH)
+            store_some(x + i, dim - i, load_some(x + i, dim - i, 0) * inverse * load_some(weight + i, dim - i, 0));
     }
-    if (cos)
-        for (int i = 0; i < dim / 2; i++) {
-            float a = x[i], b = x[dim / 2 + i];
-            x[i] = a * cos[i] - b * sin[i];
-            x[dim / 2 + i] = b * cos[i] + a * sin[i];
-        }
-    for (int i = 0; i < dim; i++) x[i] *= scale;
+    for (int i = 0; cos && i < half; i += WIDTH) {
+        const int count = half - i;
+        floats a = load_some(x + i, count, 0), b = load_some(x + half + i, count, 0);
+        floats c = load_some(cos + i, count, 0), s = load_some(sin + i, count, 0);
+        store_some(x + i, count, a * c - b * s);
+        store_some(x + half + i, count, b * c + a * s);
+    }
+    for (int i = 0; scale != 1 && i < dim; i += WIDTH)
+        store_some(x + i, dim - i, load_some(x + i, dim - i, 0) * scale);
 }
 
 /* Turns queries and keys, and puts keys and values into the pages of their rows. */
@@ -48,10 +53,16 @@ void rotate_and_write(const struct model *model, const struct layer *layer, cons
                 sin, h < heads ? model->query_scale : 1);
         size_t page = step->pages[reader->table + reader->position / PAGE];
         for (int h = 0; h < kv; h++) {
-            size_t at = (page * kv + h) * dim * PAGE;
-            put_position(
-                reader->position % PAGE, dim, row + (heads + h) * dim, row + (heads + kv + h) * dim,
-                layer->keys + at, layer->values + at);
+            const float *key = row + (heads + h) * dim, *value = key + kv * dim;
+            const size_t at = page * kv + h, number = at * dim * PAGE;
+            const int slot = reader->position % PAGE;
+            if (layer->key_scales)
+                put_codes(
+                    slot, dim, key, value, (int8_t *)layer->keys + number, (int8_t *)layer->values + number,
+                    layer->key_scales + at * PAGE, layer->value_scales + at * PAGE);
+            else
+                put_position(
+                    slot, dim, key, value, (uint16_t *)layer->keys + number, (uint16_t *)layer->values + number);
         }
     }
 }
@@ -132,7 +143,9 @@ INLINE void fold_by(const int queries, struct tile *tile, const struct chunk *ch
     for (; (page + at_once) * PAGE <= tile->end; page += at_once)
         score(queries, at_once, page, tile, chunk, dim);
     for (; page * PAGE < tile->end; page++) score(queries, 1, page, tile, chunk, dim);
+    if (chunk->room) scale_positions(tile, chunk->key_scales);
     weigh(tile);
+    if (chunk->room) scale_positions(tile, chunk->value_scales);
     add_rest(add_columns(queries, vectors, tile, chunk, dim), tile, chunk, dim);
 }
 
@@ -152,12 +165,35 @@ static size_t state_of(const struct model *model, const struct step *step, int k
     return ((size_t)k * step->num_segments + segment) * model->heads + head;
 }
 
+/* Lets a page of a chunk be that of a head in the pool, by its place among the heads of all pages. Codes are decoded,
+   once for all rows that see them. */
+static void see_page(const struct layer *layer, size_t head, int dim, int p, struct chunk *chunk) {
+    const int count = PAGE * dim;
+    if (!chunk->room) {
+        chunk->keys[p] = (const uint16_t *)layer->keys + head * count;
+        chunk->values[p] = (const uint16_t *)layer->values + head * count;
+        return;
+    }
+    if (chunk->heads[p] == head) return;
+    chunk->heads[p] = head;
+    uint16_t *keys = chunk->room + p * count, *values = keys + PAGES * count;
+    decode((const int8_t *)layer->keys + head * count, count, keys);
+    decode((const int8_t *)layer->values + head * count, count, values);
+    chunk->keys[p] = keys, chunk->values[p] = values;
+    chunk->key_scales[p] = layer->key_scales + head * PAGE;
+    chunk->value_scales[p] = layer->value_scales + head * PAGE;
+}
+
 /* One key head of an item. */
 static void attend_item(
     const struct model *model, const struct layer *layer, const struct step *step, int head, const struct item *item) {
     const int dim = model->head_dim, kv = model->kv_heads, group = model->heads / kv;
     const size_t width = (size_t)(model->heads + 2 * kv) * dim;
     const struct state *states = &step->states;
+    const int is_coded = layer->key_scales != 0;
+    uint16_t room[is_coded ? 2 * CHUNK * dim : 1] __attribute__((aligned(64)));
+    struct chunk chunk = {.room = is_coded ? room : 0};
+    for (int p = 0; p < PAGES; p++) chunk.heads[p] = SIZE_MAX;
     for (int k = item->first; k < item->end; k++) {
         size_t at = state_of(model, step, k, item->segment, head * group);
         memset(states->values + at * dim, 0, group * dim * sizeof(float));
@@ -165,7 +201,6 @@ static void attend_item(
     }
     for (int c = item->segment * SEGMENT / CHUNK; c < (item->segment + 1) * SEGMENT / CHUNK; c++) {
         struct tile tile = {.count = 0};
-        struct chunk chunk;
         int is_another = 1;
         for (int k = item->first; k < item->end; k++) {
             const struct reader *reader = &step->readers[k];
@@ -176,11 +211,8 @@ static void attend_item(
             first = first > 0 ? first : 0;
             if (is_another || end != tile.end || first != tile.first) {
                 fold(&tile, &chunk, dim);
-                for (int p = first / PAGE; p * PAGE < end; p++) {
-                    size_t page = step->pages[reader->table + c * PAGES + p];
-                    chunk.keys[p] = layer->keys + (page * kv + head) * dim * PAGE;
-                    chunk.values[p] = layer->values + (page * kv + head) * dim * PAGE;
-                }
+                for (int p = first / PAGE; p * PAGE < end; p++)
+                    see_page(layer, (size_t)step->pages[reader->table + c * PAGES + p] * kv + head, dim, p, &chunk);
                 tile.first = first, tile.end = end, is_another = 0;
             }
             for (int g = 0; g < group; g++) {
@@ -213,10 +245,13 @@ static void merge(const struct model *model, const struct layer *layer, const st
         size_t at = state_of(model, step, k, s, head);
         float weight = states->peaks[at] == peak ? 1 : exponential(all(states->peaks[at] - peak))[0];
         mass += weight * states->masses[at];
-        for (int d = 0; d < dim; d++) out[d] += weight * states->values[at * dim + d];
+        for (int d = 0; d < dim; d += WIDTH) {
+            floats value = load_some(states->values + at * dim + d, dim - d, 0);
+            store_some(out + d, dim - d, load_some(out + d, dim - d, 0) + weight * value);
+        }
     }
     float inverse = mass > 0 ? 1 / mass : mass; /* a NaN stays one */
-    for (int d = 0; d < dim; d++) out[d] *= inverse;
+    for (int d = 0; d < dim; d += WIDTH) store_some(out + d, dim - d, load_some(out + d, dim - d, 0) * inverse);
 }
 
 /* attended [rows][heads head_dim], from the queries in `qkv` and the pages. */

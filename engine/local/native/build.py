@@ -43,6 +43,13 @@ _SOURCES: dict[Part, tuple[str, ...]] = {
 OPTIONS = ("-march=native",)
 """What fits the kernels to this processor. Others build the variant for any processor."""
 _ALWAYS = ("-O3", "-std=gnu11", "-ffp-contract=off", "-fopenmp", "-fPIC")
+_OF_PART: dict[Part, tuple[str, ...]] = {
+    "step": (
+        "-fno-tree-vectorize",
+    ),  # it says itself what is a vector; gcc looks for long
+    "blocks": (),
+    "roofs": (),
+}
 _SETS = {"__AVX512VNNI__": "AVX-512 VNNI", "__AVX2__": "AVX2"}
 """The variants that `dot.h` has, the best first, by what the compiler defines for each."""
 
@@ -127,7 +134,8 @@ def _said(command: Sequence[str]) -> str:
 def _name(compiler: Sequence[str], options: Sequence[str]) -> str:
     version = _said([*compiler, "--version"])
     digest = hashlib.sha256()
-    for part in (version, *_ALWAYS, *options, platform.machine(), _processor()):
+    always = (*_ALWAYS, repr(_OF_PART))
+    for part in (version, *always, *options, platform.machine(), _processor()):
         digest.update(part.encode() + b"\0")
     for source in sorted(_HERE.glob("*.[ch]")):
         digest.update(source.read_bytes())
@@ -145,16 +153,14 @@ def _processor() -> str:
 
 def _build(compiler: Sequence[str], options: Sequence[str], part: Part, path: Path) -> None:
     """Compiles in a folder of its own, and moves the library into its place when it is whole."""
+    command = [*compiler, *_ALWAYS, *_OF_PART[part], *options]
     with tempfile.TemporaryDirectory(dir=path.parent) as folder:
         objects = {f"{_HERE / name}.c": f"{folder}/{name}.o" for name in _SOURCES[part]}
-        commands = [
-            [*compiler, *_ALWAYS, *options, "-c", source, "-o", made]
-            for source, made in objects.items()
-        ]
+        commands = [[*command, "-c", source, "-o", made] for source, made in objects.items()]
         with ThreadPoolExecutor() as pool:  # each waits for a compiler of its own
             list(pool.map(_run, commands))
         made = Path(folder) / path.name
-        _run([*compiler, *_ALWAYS, *options, "-shared", *objects.values(), "-o", str(made), "-lm"])
+        _run([*command, "-shared", *objects.values(), "-o", str(made), "-lm"])
         made.replace(path)
 
 

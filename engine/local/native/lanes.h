@@ -39,6 +39,21 @@ INLINE void store(float *to, floats v) { memcpy(to, &v, sizeof v); }
 
 INLINE floats all(float x) { return x - (floats){}; }
 
+/* The same of `count` numbers, if they are fewer than a vector has. */
+INLINE floats load_some(const float *from, int count, float fill) {
+    if (count >= WIDTH) return load(from);
+    floats v = all(fill);
+    memcpy(&v, from, count * sizeof *from);
+    return v;
+}
+
+INLINE void store_some(float *to, int count, floats v) {
+    if (count >= WIDTH)
+        store(to, v);
+    else
+        memcpy(to, &v, count * sizeof *to);
+}
+
 INLINE floats choose(ints mask, floats yes, floats no) {
     return (floats)(((ints)yes & mask) | ((ints)no & ~mask));
 }
@@ -47,9 +62,8 @@ INLINE floats magnitude(floats v) { return (floats)((ints)v & 0x7fffffff); }
 
 /* Lane numbers from `first` on. */
 INLINE ints count_from(int first) {
-    ints v;
-    for (int i = 0; i < WIDTH; i++) v[i] = first + i;
-    return v;
+    static const int32_t numbers[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+    return load_ints(numbers) + first;
 }
 
 /* Rounds to the nearest integer, ties to even, for magnitudes below 2^22: the constant leaves no
@@ -80,9 +94,13 @@ INLINE floats exponential(floats x) {
 
 /* The sum of 16 lanes, in one order. */
 INLINE float sum_lanes(const floats lanes[PARTS]) {
-    float x[LANES];
-    memcpy(x, lanes, sizeof x);
-    for (int half = LANES / 2; half; half /= 2)
+    floats v[PARTS];
+    memcpy(v, lanes, sizeof v);
+    for (int half = PARTS / 2; half; half /= 2)
+        for (int i = 0; i < half; i++) v[i] += v[i + half];
+    float x[WIDTH];
+    store(x, v[0]);
+    for (int half = WIDTH / 2; half; half /= 2)
         for (int i = 0; i < half; i++) x[i] += x[i + half];
     return x[0];
 }

@@ -83,6 +83,8 @@ class LayerStruct(Structure):
         ("qk_norm", c_void_p),
         ("keys", c_void_p),
         ("values", c_void_p),
+        ("key_scales", c_void_p),
+        ("value_scales", c_void_p),
         ("is_rotated", c_int32),
         ("window", c_int32),
     )

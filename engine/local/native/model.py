@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from ttc.engine.local.attention import CHUNK
 from ttc.engine.local.config import ModelConfig
 from ttc.engine.local.files.loader import Rows, Weights, vector
-from ttc.engine.local.kv import KVPool
+from ttc.engine.local.kv import KVPool, kv_costs
 from ttc.engine.local.linear import Linear
 from ttc.engine.local.model import reward_layers, stacked_bias, stacked_qk_norm
 from ttc.engine.local.native.library import (
@@ -51,6 +51,8 @@ class NativeModel:
         kernels: the compiled kernels.
         progress: is told how many of how many layers are loaded.
         keeps_codes: whether weights that are codes in their file stay as they are.
+        kv_dtype: what keys and values are kept in: bfloat16, or int8 with a scale for each head of
+            a position.
 
     Raises:
         EngineError: the model's heads are larger than the kernels have room for, or codes are to be
@@ -65,9 +67,11 @@ class NativeModel:
         progress: Callable[[int, int], None] = lambda done, total: None,
         *,
         keeps_codes: bool = False,
+        kv_dtype: torch.dtype = torch.bfloat16,
     ) -> None:
         self.check(config)
-        self.config, self.costs = config, config.costs(kv_number_bytes=2)
+        self.config, self.costs = config, kv_costs(config, kv_dtype)
+        self._kv_dtype = kv_dtype
         self._kernels, self._sampler = kernels, NativeSampler(kernels)
         self._embedding = weights[_EMBEDDING]  # (vocab, hidden)
         self._rotation = Rotation(config.rope, config.head_dim)
@@ -99,7 +103,8 @@ class NativeModel:
                 "arithmetic='int8'"
             )
         weights_are = f"file({'+'.join(sorted(packer.formats))})" if keeps_codes else "int8"
-        self.numerics = f"{weights_are}/{GROUP} attention={CHUNK}/{SEGMENT} kv=bf16"
+        kv = "int8" if kv_dtype == torch.int8 else "bf16"
+        self.numerics = f"{weights_are}/{GROUP} attention={CHUNK}/{SEGMENT} kv={kv}"
         """The types and kernels that decide the bits of a result."""
         self.bytes_per_weight = packer.num_bytes / packer.num_weights
         norm = self._norm = vector(weights["output_norm.weight"])
@@ -128,8 +133,8 @@ class NativeModel:
             )
 
     def make_pool(self, num_pages: int) -> KVPool:
-        """Memory for keys and values, in bfloat16."""
-        return KVPool(self.config, num_pages, torch.bfloat16)
+        """Memory for keys and values, in bfloat16 or as codes."""
+        return KVPool(self.config, num_pages, self._kv_dtype)
 
     def forward(
         self, token_ids: torch.Tensor, plan: Plan, pool: KVPool, wanted: torch.Tensor
@@ -200,6 +205,9 @@ class NativeModel:
         """Lets the layers point to a pool's pages."""
         for layer, keys, values in zip(self._layers, pool.keys, pool.values, strict=True):
             layer.keys, layer.values = keys.data_ptr(), values.data_ptr()
+        scales = zip(pool.key_scales, pool.value_scales, strict=True)
+        for layer, (keys, values) in zip(self._layers, scales, strict=False):
+            layer.key_scales, layer.value_scales = keys.data_ptr(), values.data_ptr()
         self._pool = pool
 
     def _keep(self, linear: QuantisedLinear) -> QuantisedLinear:

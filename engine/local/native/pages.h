@@ -39,13 +39,19 @@ INLINE floats half_of(ints pairs, const int half) {
 
 /* Puts the key and the value of a position, [dim] each, into its page. */
 INLINE void put_position(int slot, int dim, const float *key, const float *value, uint16_t *keys, uint16_t *values) {
-    for (int d = 0; d < dim; d++) keys[(d / 2 * PAGE + slot) * 2 + d % 2] = to_bf16(key[d]);
-    for (int d = 0; d < dim; d++) values[(slot / 2 * dim + d) * 2 + slot % 2] = to_bf16(value[d]);
+    keys += slot * 2, values += slot / 2 * dim * 2 + slot % 2;
+    for (int d = 0; d < dim; d += 2, keys += PAGE * 2, values += 4) {
+        keys[0] = to_bf16(key[d]), keys[1] = to_bf16(key[d + 1]);
+        values[0] = to_bf16(value[d]), values[2] = to_bf16(value[d + 1]);
+    }
 }
 
 /* The pages of a chunk, of one key head. */
 struct chunk {
     const uint16_t *keys[PAGES], *values[PAGES];
+    const float *key_scales[PAGES], *value_scales[PAGES]; /* of codes, else null */
+    size_t heads[PAGES];                                  /* which were decoded: of all pages' heads */
+    uint16_t *room;                                       /* where they are decoded to, [2][CHUNK][dim] */
 };
 
 /* Up to TILE_QUERIES queries that see the same positions of the same chunk, and their states. */

@@ -38,8 +38,18 @@ class Roofs:
     threads: int
 
 
-def measure_roofs(threads: int, options: Sequence[str] = OPTIONS) -> Roofs:
-    """Measures the roofs: the best of several timings, as others may be computing.
+def measure_roofs(
+    threads: int,
+    options: Sequence[str] = OPTIONS,
+    take: Callable[[list[float]], float] = min,
+) -> Roofs:
+    """Measures the roofs.
+
+    Args:
+        threads: to measure with.
+        options: of the compiler.
+        take: makes one time of several: the least, as others may be computing; or the mean, to
+            compare with work that others slow down likewise.
 
     Raises:
         EngineError: the kernels cannot be built.
@@ -56,22 +66,23 @@ def measure_roofs(threads: int, options: Sequence[str] = OPTIONS) -> Roofs:
         numbers[:] = 1  # a page that was never written is the one page of zeros
         pieces = cycle(range(numbers.ctypes.data, numbers.ctypes.data + _BYTES, _PIECE))
         count = _PIECE // numbers.itemsize
-        seconds = min(_timed(lambda: library.read_memory(next(pieces), count, threads)))
+        seconds = take(_timed(lambda: library.read_memory(next(pieces), count, threads)))
         del numbers  # it keeps the map open
     return Roofs(
         read_bytes=_PIECE / seconds,
-        int8_operations=_rate(lambda n: float(library.multiply_bytes(n, threads)), threads),
-        float_operations=_rate(lambda n: float(library.multiply_floats(n, threads)), threads),
+        int8_operations=threads * _rate(lambda n: float(library.multiply_bytes(n, threads)), take),
+        float_operations=threads
+        * _rate(lambda n: float(library.multiply_floats(n, threads)), take),
         threads=threads,
     )
 
 
-def _rate(multiply: Callable[[int], float], threads: int) -> float:
-    """Operations a second of a kernel that multiplies so many times on every thread."""
+def _rate(multiply: Callable[[int], float], take: Callable[[list[float]], float]) -> float:
+    """Operations a second of each thread of a kernel that multiplies so many times on it."""
     rounds = 1 << 10
     while min(_timed(partial(multiply, rounds), times=2)) < _LEAST_S:
         rounds *= 2
-    return 2 * multiply(rounds) * threads / min(_timed(partial(multiply, rounds)))
+    return 2 * multiply(rounds) / take(_timed(partial(multiply, rounds)))
 
 
 def _timed(work: Callable[[], object], times: int = _TIMES) -> list[float]:

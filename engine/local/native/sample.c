@@ -48,20 +48,6 @@ INLINE words hash(words token, uint64_t key) {
 /* exp, and 0 from -87 down, -infinity included. */
 INLINE floats weigh(floats x) { return (floats)((ints)exponential(x) & (x > -87.0f)); }
 
-INLINE floats load_some(const float *from, int count, float fill) {
-    if (count >= WIDTH) return load(from);
-    floats v = all(fill);
-    for (int i = 0; i < count; i++) v[i] = from[i];
-    return v;
-}
-
-INLINE void store_some(float *to, int count, floats v) {
-    if (count >= WIDTH)
-        store(to, v);
-    else
-        for (int i = 0; i < count; i++) to[i] = v[i];
-}
-
 /* The greatest logit; NaN where one is NaN or +infinity, or all are -infinity. */
 static float peak_of(const float *logits, int vocab) {
     floats peaks = all(-INFINITY), faults = {};
@@ -196,8 +182,10 @@ static void filter(float *weights, int vocab, const struct draw *draw) {
     if (draw->top_k > 0 && draw->top_k < vocab) kept = floor_for(weights, vocab, 0, draw->top_k, 0);
     if (draw->top_p < 1) share = floor_for(weights, vocab, kept, 0, draw->top_p);
     float floor = fmaxf(fmaxf(kept, share), draw->min_p);
-    for (int i = 0; floor > 0 && i < vocab; i++)
-        if (weights[i] < floor) weights[i] = 0;
+    for (int i = 0; floor > 0 && i < vocab; i += WIDTH) {
+        floats w = load_some(weights + i, vocab - i, 0);
+        store_some(weights + i, vocab - i, choose(w < floor, (floats){}, w));
+    }
 }
 
 static int32_t race(const float *weights, int vocab, uint64_t key) {

@@ -4,7 +4,8 @@
 
 static void normalise_row(const float *x, int n, const float *weight, float eps, float *out) {
     float inverse = inverse_rms(x, n, eps);
-    for (int j = 0; j < n; j++) out[j] = x[j] * inverse * weight[j];
+    for (int j = 0; j < n; j += WIDTH)
+        store_some(out + j, n - j, load_some(x + j, n - j, 0) * inverse * load_some(weight + j, n - j, 0));
 }
 
 static void normalise(const struct model *model, const float *x, const int32_t *rows, int num_rows, const float *weight, float *out) {

@@ -43,8 +43,9 @@ struct layer {
     struct linear qkv, output, gate_up, down;
     const float *attention_norm, *feed_forward_norm; /* [hidden] */
     const float *qk_norm;                            /* [heads + kv_heads][head_dim], or null */
-    uint16_t *keys, *values; /* [pages][kv_heads][a page of one head, see `pages.h`] */
-    int32_t is_rotated, window;                      /* a window of 0 is none */
+    void *keys, *values; /* [pages][kv_heads][a page of one head], bf16 as in `pages.h`, or codes as in `kv_codes.h` */
+    float *key_scales, *value_scales; /* of codes: [pages][kv_heads][PAGE]; else null */
+    int32_t is_rotated, window;       /* a window of 0 is none */
 };
 
 struct model {
