@@ -12,6 +12,7 @@ MODEL := smollm2-135m
 LOAD := fake
 VLLM := .venv-vllm
 VLLM_MODEL ?=
+CLIENTS := .venv-clients
 LLAMA := .venv-llamacpp
 LLAMA_SERVER ?=
 
@@ -74,7 +75,7 @@ throughput: $(VENV)/.test pull ## what the server leaves of a model's throughput
 	$(PY) benchmarks/perf/serve_throughput.py
 
 test-clients: $(VENV)/.test pull ## litellm, lm-evaluation-harness and inspect_ai against the server
-	$(PY) tests/clients/run.py
+	$(PY) tests/clients/run.py --environments $(CLIENTS)
 
 # What passes is written to tests/vllm/passed.json; the gate fails where the adapter is another one.
 test-vllm: $(VLLM)/.test ## the contract of engines on vLLM for CPUs; VLLM_MODEL= names a model's folder
@@ -92,7 +93,7 @@ pull: | $(VENV)/.demo
 	$(TTC) pull $(MODEL)
 
 clean: ## the virtual environment and every cache in the tree
-	rm -rf $(VENV) $(VENV)-clients $(VLLM) $(LLAMA) build dist *.egg-info
+	rm -rf $(VENV) $(CLIENTS) $(VLLM) $(LLAMA) build dist *.egg-info
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 # torch comes first and by itself: as a mere dependency, pip may take a build of gigabytes for it.

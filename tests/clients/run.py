@@ -44,12 +44,13 @@ LIKELIHOODS = (
 
 
 def environment(folder: Path, name: str) -> Path:
-    """The Python of a client's environment, which is made where it is missing."""
-    python = folder / name / "bin" / "python"
-    if not python.exists():
+    """The Python of a client's environment, which is made where it is missing, or not whole."""
+    python, is_whole = folder / name / "bin" / "python", folder / name / "is_whole"
+    if not is_whole.exists():
         subprocess.run([sys.executable, "-m", "venv", str(folder / name)], check=True)
         install = [str(python), "-m", "pip", "install", "--quiet", *CLIENTS[name]]
         subprocess.run(install, check=True)
+        is_whole.touch()
     return python
 
 
