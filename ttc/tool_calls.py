@@ -300,7 +300,8 @@ def _bare(text: str, known: Known) -> list[Call]:
     calls, end = glued(body, 0, _end_of)
     if not calls:
         calls, end = _named(body), len(body)
-    are_known = all(call.name in known for call in calls)
+    meant = calls[:-1] if len(calls) > 1 and isinstance(calls[-1], BadCall) else calls
+    are_known = all(call.name in known for call in meant)
     is_whole = not body[end:].strip() and (are_known or _are_plainly_calls(body))
     return calls if is_whole else []
 

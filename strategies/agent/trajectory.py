@@ -132,7 +132,7 @@ class Turns:
         place = 0
         if self.votes > 1:
             voters = [
-                Voter(calls=turn.calls, answer=self._answer(turn, branch)[1])
+                Voter(calls=_calls(turn, branch), answer=self._answer(turn, branch)[1])
                 for turn, branch in zip(turns, branches, strict=True)
             ]
             place = elect(voters, by=self.vote_by, ignoring=self.ignoring)
@@ -226,19 +226,16 @@ class Turns:
         )
 
     def _read(self, branch: Branch) -> SpokenTurn:
-        """What a turn says. One that was cut calls nothing."""
+        """What a turn says."""
         tools = [schema_of(tool) for tool in self.tools.values()]
-        turn = read_turn(branch.text, self.conversation.form, tools)
-        return replace(turn, calls=()) if branch.finish_reason != "stop" else turn
+        return read_turn(branch.text, self.conversation.form, tools)
 
     def _taken(self, trajectory: Trajectory, turn: SpokenTurn) -> Trajectory:
         branch = trajectory.candidate.branch
-        if turn.calls and not trajectory.is_last:
+        if (calls := _calls(turn, branch)) and not trajectory.is_last:
             waits = replace(trajectory.candidate, status="open", answer=None, key=None)
-            return replace(trajectory, candidate=waits, wanted=turn.calls)
+            return replace(trajectory, candidate=waits, wanted=calls)
         answer, key = self._answer(turn, branch)
-        if turn.calls:  # it was told that nothing more is called, and calls
-            answer = key = None
         is_whole = branch.finish_reason == "stop"
         return replace(
             trajectory,
@@ -252,7 +249,9 @@ class Turns:
         )
 
     def _answer(self, turn: SpokenTurn, branch: Branch) -> tuple[str | None, Any]:
-        """The answer of a last turn. What tools have written is no part of it."""
+        """The answer of a last turn. What tools have written is no part of it, and no call is."""
+        if turn.calls:
+            return None, None
         format: AnswerFormat = self.scope.problem.answer_format
         texts = (branch.text,) if turn.final is None else (turn.final, f"Answer: {turn.final}")
         for text in texts:
@@ -312,6 +311,11 @@ class Turns:
         if num_calls >= self.limits.calls:
             return "calls"
         return "turns" if num_turns >= self.limits.turns else None
+
+
+def _calls(turn: SpokenTurn, branch: Branch) -> tuple[Call, ...]:
+    """What a turn calls. One that was cut calls nothing."""
+    return turn.calls if branch.finish_reason == "stop" else ()
 
 
 def _before(trajectory: Trajectory, branch: Branch) -> list[str]:

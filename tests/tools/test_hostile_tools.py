@@ -214,3 +214,15 @@ def test_marks_without_end_are_read_once(form: Form, text: str) -> None:
 
     assert turn.calls
     assert all(isinstance(call, BadCall) or call.name == "add" for call in turn.calls)
+
+
+@pytest.mark.parametrize("words", [4, 6, 9])
+def test_a_turn_that_is_cut_within_its_calls_has_no_answer(words: int) -> None:
+    """A number in an argument is none, and nothing is called."""
+    call = json.dumps({"name": "add", "arguments": {"a": 391}})
+    agent = Agent(tools=(add,), calls="hermes", max_tokens=words)
+    outcome = ttc.solve("2 + 2?", agent, model=FakeEngine(f"{call}\n{call}\n{call}"), seed=0)
+
+    assert [c.status for c in outcome.candidates] == ["truncated"]
+    assert outcome.answer is None
+    assert not [record for record in outcome.trace if record.kind == "tool"]
