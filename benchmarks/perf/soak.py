@@ -32,7 +32,7 @@ from typing import Any, get_args
 os.environ["TTC_CHECK_PAGES"] = "1"
 
 from ttc.benchmarks.perf.soak_faults import Faults, Kind, Readers, kind_of
-from ttc.benchmarks.results import write_result
+from ttc.benchmarks.results import Value, write_result
 from ttc.constraints import Pattern
 from ttc.engine.local import LocalEngine
 from ttc.engine.local.call import Call
@@ -317,7 +317,7 @@ def main() -> int:
     missing = sorted({*get_args(Kind), "reader gone", "reader stopped"} - {*soak.ended})
     leaks = [name for name in ("files", "threads", "calls") if growth[name] > 0]
     leaks += ["memory"] if growth["memory"] > GROWTH else []
-    found = {
+    found: dict[str, Value] = {
         "seconds": seconds,
         "operations": operations,
         "rounds": len(samples),

@@ -47,13 +47,17 @@ class KVPool:
         value_page: tuple[int, ...]
         if dtype == torch.float32:
             key_page, value_page = (size, PAGE), (PAGE, size)
+        elif dtype == torch.int8:
+            key_page = value_page = (size // 4, PAGE, 4)
         else:
             key_page, value_page = (size // 2, PAGE, 2), (PAGE // 2, size, 2)
         pages = num_pages, config.num_kv_heads
         self.keys = [_zeros((*pages, *key_page), dtype) for _ in range(config.num_layers)]
-        """For each layer (pages, key heads, head size, PAGE), or (…, head size / 2, PAGE, 2)."""
+        """For each layer (pages, key heads, head size, PAGE), or (…, head size / 2, PAGE, 2), or of
+        codes (…, head size / 4, PAGE, 4)."""
         self.values = [_zeros((*pages, *value_page), dtype) for _ in range(config.num_layers)]
-        """For each layer (pages, key heads, PAGE, head size), or (…, PAGE / 2, head size, 2)."""
+        """For each layer (pages, key heads, PAGE, head size), or (…, PAGE / 2, head size, 2), or of
+        codes as many bytes as keys have."""
         scaled = range(config.num_layers if dtype == torch.int8 else 0)
         self.key_scales = [_zeros((*pages, PAGE), torch.float32) for _ in scaled]
         """For each layer of codes (pages, key heads, PAGE)."""

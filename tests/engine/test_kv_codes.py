@@ -19,6 +19,7 @@ from ttc.engine.local.kv import KVPool
 from ttc.engine.local.native import Kernels, NativeModel, build
 from ttc.engine.local.plan import PAGE, Plan, Span
 from ttc.engine.local.source import ModelSource, open_model
+from ttc.errors import EngineError
 from ttc.ports import Request
 
 CONFIG = replace(TINY, head_dim=20, vocab=261, window=90, windowed=frozenset({1}))
@@ -40,6 +41,17 @@ def kv_bytes(pool: KVPool) -> int:
     return sum(part.nbytes for part in parts)
 
 
+def codes_of(pool: KVPool) -> tuple[torch.Tensor, torch.Tensor]:
+    """The keys' and the values' codes of the first layer: (pages, key heads, PAGE, head size)."""
+    shape = (*pool.keys[0].shape[:2], PAGE, -1)
+    keys, values = (  # 16 pairs lie in the lower halves of 16 words, and the next ones above them
+        part.view(*shape[:2], -1, 16, 2, 2).movedim(4, 3).reshape(*shape[:2], -1, 2)
+        for part in (pool.keys[0], pool.values[0])
+    )
+    keys = keys.view(*shape[:2], -1, PAGE, 2).movedim(2, 3)
+    return keys.reshape(shape), values.view(*shape[:2], PAGE // 2, -1, 2).mT.reshape(shape)
+
+
 @pytest.mark.parametrize("options", [build.OPTIONS, PORTABLE], ids=["native", "portable"])
 @pytest.mark.parametrize(("size", "group"), [(8, 1), (20, 3), (64, 7), (96, 2)])
 def test_attention_is_a_softmax_over_what_codes_stand_for(
@@ -54,11 +66,9 @@ def test_attention_is_a_softmax_over_what_codes_stand_for(
         part.copy_(torch.randint(-127, 128, part.shape, generator=generator))
     for part in (pool.key_scales[0], pool.value_scales[0]):
         part.copy_(torch.rand(part.shape, generator=generator) / 100)
-    keys = pool.keys[0].movedim(3, 2).reshape(42, 2, PAGE, size)
-    values = pool.values[0].movedim(4, 3).reshape(42, 2, PAGE, size)
     numbers = [
         codes.double() * scales[0][..., None]
-        for codes, scales in ((keys, pool.key_scales), (values, pool.value_scales))
+        for codes, scales in zip(codes_of(pool), (pool.key_scales, pool.value_scales), strict=True)
     ]
     queries = random(32, 2 * group + 4, size, seed=2)
     out = attended(Kernels(options), config, pool, Plan(spans), queries)
@@ -80,11 +90,18 @@ def test_a_head_of_a_position_has_codes_and_the_scale_of_its_greatest_number() -
         with torch.inference_mode():
             plan = Plan([Span([1, 0], 0, 20)])
             made.forward(ids_of(20), plan, pools[dtype], torch.tensor([0]))
-    exact, coded = pools[torch.bfloat16].values[0].float(), pools[torch.int8]
-    scales = coded.value_scales[0].unflatten(2, (8, 2))[..., None, :]
+    exact, coded = pools[torch.bfloat16], pools[torch.int8]
+    keys, values = codes_of(coded)
+    key_scales, value_scales = coded.key_scales[0][..., None], coded.value_scales[0][..., None]
+    exact_keys = exact.keys[0].float().movedim(2, 3).reshape(keys.shape)
+    exact_values = exact.values[0].float().mT.reshape(values.shape)
 
-    assert coded.values[0].abs().amax() == 127
-    assert ((coded.values[0] * scales - exact).abs() <= scales / 2 + exact.abs() / 256).all()
+    assert keys.abs().amax() == values.abs().amax() == 127
+    for found, scales, number in (
+        (keys * key_scales, key_scales, exact_keys),
+        (values * value_scales, value_scales, exact_values),
+    ):
+        assert ((found - number).abs() <= scales / 2 + number.abs() / 256).all()
 
 
 def test_logits_have_the_same_bits_in_pieces_threads_and_variants() -> None:
@@ -207,6 +224,12 @@ def test_a_call_that_gave_way_has_the_same_bits(
 
     assert engine.counters.preemptions == 1
     assert [b.logprobs for b in hurried] == [b.logprobs for b in calm]
+
+
+def test_heads_whose_codes_fill_no_words_are_refused() -> None:
+    """A word is four codes."""
+    with pytest.raises(EngineError, match="heads of size 6"):
+        model(replace(TINY, head_dim=6))
 
 
 def test_pytorch_keeps_no_codes(tmp_path: Path) -> None:

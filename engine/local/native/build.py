@@ -35,21 +35,22 @@ _HERE = Path(__file__).parent
 _COMPILERS = ("cc", "gcc", "clang")
 _TIMEOUT_S = 120.0
 _KEPT_S = 30 * 24 * 3600.0
-_SOURCES: dict[Part, tuple[str, ...]] = {
-    "step": ("attention", "linear", "many_rows", "sample", "step"),  # the longest first
-    "blocks": ("blocks",),
-    "roofs": ("roofs",),
+_EXPLICIT = ("-fno-tree-vectorize",)
+"""For sources that say themselves what is a vector; gcc looks for more of them for long."""
+_SOURCES: dict[Part, dict[str, tuple[str, ...]]] = {
+    "step": {  # the longest first
+        "attention": _EXPLICIT,
+        "linear": (),
+        "many_rows": (),
+        "sample": _EXPLICIT,
+        "step": _EXPLICIT,
+    },
+    "blocks": {"blocks": ()},
+    "roofs": {"roofs": ()},
 }
 OPTIONS = ("-march=native",)
 """What fits the kernels to this processor. Others build the variant for any processor."""
 _ALWAYS = ("-O3", "-std=gnu11", "-ffp-contract=off", "-fopenmp", "-fPIC")
-_OF_PART: dict[Part, tuple[str, ...]] = {
-    "step": (
-        "-fno-tree-vectorize",
-    ),  # it says itself what is a vector; gcc looks for long
-    "blocks": (),
-    "roofs": (),
-}
 _SETS = {"__AVX512VNNI__": "AVX-512 VNNI", "__AVX2__": "AVX2"}
 """The variants that `dot.h` has, the best first, by what the compiler defines for each."""
 
@@ -134,8 +135,7 @@ def _said(command: Sequence[str]) -> str:
 def _name(compiler: Sequence[str], options: Sequence[str]) -> str:
     version = _said([*compiler, "--version"])
     digest = hashlib.sha256()
-    always = (*_ALWAYS, repr(_OF_PART))
-    for part in (version, *always, *options, platform.machine(), _processor()):
+    for part in (version, *_ALWAYS, repr(_SOURCES), *options, platform.machine(), _processor()):
         digest.update(part.encode() + b"\0")
     for source in sorted(_HERE.glob("*.[ch]")):
         digest.update(source.read_bytes())
@@ -153,10 +153,13 @@ def _processor() -> str:
 
 def _build(compiler: Sequence[str], options: Sequence[str], part: Part, path: Path) -> None:
     """Compiles in a folder of its own, and moves the library into its place when it is whole."""
-    command = [*compiler, *_ALWAYS, *_OF_PART[part], *options]
+    command = [*compiler, *_ALWAYS, *options]
     with tempfile.TemporaryDirectory(dir=path.parent) as folder:
-        objects = {f"{_HERE / name}.c": f"{folder}/{name}.o" for name in _SOURCES[part]}
-        commands = [[*command, "-c", source, "-o", made] for source, made in objects.items()]
+        objects = {name: f"{folder}/{name}.o" for name in _SOURCES[part]}
+        commands = [
+            [*command, *own, "-c", f"{_HERE / name}.c", "-o", objects[name]]
+            for name, own in _SOURCES[part].items()
+        ]
         with ThreadPoolExecutor() as pool:  # each waits for a compiler of its own
             list(pool.map(_run, commands))
         made = Path(folder) / path.name

@@ -1,8 +1,9 @@
 /* Keys and values as bytes: half the memory, and a little more work.
 
-   Each head of a position has codes from -127 to 127 and one scale, so writing a position never touches another. Pages
-   lie as in `pages.h`, with a code for each number. Codes are exact as bf16, so they are multiplied as those are; the
-   scales of keys then go into scores, and those of values into weights. */
+   Each head of a position has codes from -127 to 127 and one scale, so writing a position never touches another. Codes
+   are exact as bf16, so they are multiplied as those are; the scales of keys then go into scores, and those of values
+   into weights. Of 64 numbers of a page of `pages.h`, 32 pairs, those of the first 16 are the first two bytes of 16
+   words, and those of the others the last two: so one load brings what two whole vectors of pairs are made of. */
 #ifndef TTC_KV_CODES_H
 #define TTC_KV_CODES_H
 
@@ -25,28 +26,35 @@ static float inverse_scale(const float *x, int dim, float *scale) {
 
 INLINE int8_t code_of(float x) { return (int8_t)((x + 12582912.0f) - 12582912.0f); } /* as `nearest` */
 
+/* Where the codes of a pair lie in a page. */
+INLINE int place_of_code(int pair) { return pair / 32 * 64 + pair % PAGE * 4 + pair % 32 / PAGE * 2; }
+
 /* Puts the key and the value of a position, [dim] each, into its page, and their scales. */
 static void put_codes(
     int slot, int dim, const float *key, const float *value, int8_t *keys, int8_t *values, float *key_scales,
     float *value_scales) {
     const float of_key = inverse_scale(key, dim, key_scales + slot);
     const float of_value = inverse_scale(value, dim, value_scales + slot);
-    keys += slot * 2, values += slot / 2 * dim * 2 + slot % 2;
-    for (int d = 0; d < dim; d += 2, keys += PAGE * 2, values += 4) {
-        keys[0] = code_of(key[d] * of_key), keys[1] = code_of(key[d + 1] * of_key);
-        values[0] = code_of(value[d] * of_value), values[2] = code_of(value[d + 1] * of_value);
+    for (int d = 0; d < dim; d++) {
+        keys[place_of_code(d / 2 * PAGE + slot) + d % 2] = code_of(key[d] * of_key);
+        values[place_of_code(slot / 2 * dim + d) + slot % 2] = code_of(value[d] * of_value);
     }
 }
 
-/* `count` codes as bf16. */
+/* A vector of pairs of bf16, of the codes in two neighbouring bytes of each word. */
+INLINE ints pairs_of(ints words, const int byte) {
+    ints first = (ints)to_floats(words << (24 - 8 * byte) >> 24), second = (ints)to_floats(words << (16 - 8 * byte) >> 24);
+    return (first >> 16 & 0xffff) | second; /* of so small an integer the lower half is zero */
+}
+
+/* `count` codes, a multiple of 64, as bf16. */
 static void decode(const int8_t *codes, int count, uint16_t *to) {
-    for (int i = 0; i < count; i += WIDTH) {
-        int8_t some __attribute__((vector_size(WIDTH)));
-        memcpy(&some, codes + i, sizeof some);
-        ints bits = (ints)to_floats(__builtin_convertvector(some, ints)) >> 16;
-        halves numbers = __builtin_convertvector(bits, halves);
-        memcpy(to + i, &numbers, sizeof numbers);
-    }
+    for (int i = 0; i < count; i += 64)
+        for (int word = 0; word < PAGE; word += WIDTH) {
+            ints words = load_ints(codes + i + word * 4), first = pairs_of(words, 0), second = pairs_of(words, 2);
+            memcpy(to + i + word * 2, &first, sizeof first);
+            memcpy(to + i + (PAGE + word) * 2, &second, sizeof second);
+        }
 }
 
 /* Multiplies what is known of each position of a tile by the position's scale. */

@@ -32,9 +32,7 @@ static void quantise_row(const float *x, int columns, int8_t *codes, float *scal
             for (int i = part; i < part + PART; i += WIDTH) {
                 ints v = to_ints(nearest(load(from + i) * inverse));
                 total += v;
-                int8_t some __attribute__((vector_size(WIDTH)));
-                some = __builtin_convertvector(v, __typeof__(some));
-                memcpy(codes + i, &some, sizeof some);
+                for (int j = 0; j < WIDTH; j++) codes[i + j] = (int8_t)v[j];
             }
             *sums = 0;
             for (int i = 0; i < WIDTH; i++) *sums += total[i];

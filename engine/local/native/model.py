@@ -70,6 +70,11 @@ class NativeModel:
         kv_dtype: torch.dtype = torch.bfloat16,
     ) -> None:
         self.check(config)
+        if kv_dtype == torch.int8 and config.head_dim % 4:
+            raise EngineError(
+                f"keys and values cannot be int8 in heads of size {config.head_dim}, which is no "
+                "multiple of 4; leave kv_type out"
+            )
         self.config, self.costs = config, kv_costs(config, kv_dtype)
         self._kv_dtype = kv_dtype
         self._kernels, self._sampler = kernels, NativeSampler(kernels)
