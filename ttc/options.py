@@ -25,7 +25,7 @@ _NAMES: dict[Any, str] = {
 }
 
 
-def kind_faults(options: object) -> dict[str, str]:
+def kind_faults(options: Any) -> dict[str, str]:
     """What is wrong with values of a dataclass, by the name of the option."""
     faults = {}
     for name, hint in _hints(type(options)).items():

@@ -39,7 +39,7 @@ class MonteCarloTreeSearch(SeveralModels):
     """Which of the scores below a step stands for it: `mean` or `max`."""
     widening_factor: float = field(default=1.0, kw_only=True)
     """k: a step visited N times has at most k * N^alpha children."""
-    widening_exponent: float = field(default=0.5, kw_only=True)
+    widening_exponent: float = field(default=1 / 3, kw_only=True)
     """alpha; with 0 every step has k children."""
     simulate: bool = field(default=True, kw_only=True)
     """Whether a new step is followed to the trajectory's end before the next walk."""

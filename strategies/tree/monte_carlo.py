@@ -53,12 +53,12 @@ class MonteCarloPolicy:
 
     select: Select = "uct"
     exploration_weight: float | None = None
-    """`None` is the rule's own: 0.5, 1.25 for PUCT, the root of 0.125 for WU-UCT."""
+    """`None` is the rule's own: a tenth of the root of 2, 1.25 for PUCT, 0.1 for WU-UCT."""
     backup: Backup = "mean"
     """Which of the values below a node stands for it."""
     widening_factor: float = 1.0
     """k of the limit k * N^alpha on the children of a node, N being its visits."""
-    widening_exponent: float = 0.5
+    widening_exponent: float = 1 / 3
     """alpha; with 0 each node has at most k children."""
     virtual_loss: float = 0.0
     """How many visits of value 0 stand for one that is in flight."""

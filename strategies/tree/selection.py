@@ -16,15 +16,18 @@ Select = Literal["uct", "puct", "wu_uct"]
 SELECT: tuple[Select, ...] = get_args(Select)
 PUCT_BASE = 19652
 
-_WEIGHTS: dict[Select, float] = {"uct": 0.5, "puct": 1.25, "wu_uct": math.sqrt(0.125)}
+_SPREAD = 0.1
+"""About how far scores of siblings lie apart."""
+_WEIGHTS: dict[Select, float] = {"uct": math.sqrt(2) * _SPREAD, "puct": 1.25, "wu_uct": _SPREAD}
 
 
 def default_weight(select: Select) -> float:
     """The exploration weight where none is given.
 
-    The square root of 2 of UCT's paper is made for rewards of 0 and 1. A verifier's scores lie
-    closer together, and at that weight the search is hardly better than chance. With nothing in
-    flight WU-UCT's weight is the same as UCT's.
+    The root of 2 in UCT's paper is for rewards that fill the range from 0 to 1, and it grows and
+    shrinks with that range. A verifier's scores of siblings lie about a tenth apart, so it is that
+    part of it; at the whole of it a search is hardly better than chance. With nothing in flight
+    WU-UCT's weight is the same as UCT's. PUCT has AlphaZero's constant.
     """
     return _WEIGHTS[select]
 

@@ -214,7 +214,7 @@ def test_seconds_of_many_count_from_the_start_of_the_run() -> None:
 
 def test_many_needs_room_for_one() -> None:
     """A concurrency of none would wait for ever."""
-    with pytest.raises(ValueError, match="concurrency is at least 1, not 0"):
+    with pytest.raises(ValueError, match="concurrency is a whole number of at least 1, not 0"):
         ttc.solve_many([QUESTION], Greedy(), model=FakeEngine(SAID), concurrency=0)
     assert ttc.solve_many([], Greedy(), model=FakeEngine(SAID), budget=Budget(tokens=5)) == []
 

@@ -41,9 +41,12 @@ def test_uct_weighs_the_mean_against_the_visits() -> None:
 
 
 def test_without_a_weight_the_rules_own_is_taken() -> None:
-    """Of UCT 0.5: the gap of means at which 0.741 w against 1.048 w changes the choice is 0.154."""
-    near: tuple[Node, ...] = ((0, 0.6), (0, 0.41), (1, 0.52))
-    far: tuple[Node, ...] = ((0, 0.6), (0, 0.40), (1, 0.52))
+    """Of UCT 0.1414: the gap of means at which 0.741 w against 1.048 w changes the choice is 0.043.
+
+    Child 1 has the mean 0.56.
+    """
+    near: tuple[Node, ...] = ((0, 0.6), (0, 0.52), (1, 0.52))
+    far: tuple[Node, ...] = ((0, 0.6), (0, 0.51), (1, 0.52))
 
     assert (asked(fixed(), *near), asked(fixed(), *far)) == (2, 1)
     assert (asked(fixed(select="wu_uct"), *near), asked(fixed(select="wu_uct"), *far)) == (2, 1)

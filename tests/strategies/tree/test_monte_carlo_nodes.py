@@ -151,7 +151,9 @@ def test_models_of_several_roles_write_one_tree() -> None:
     """The large one reads what the small one wrote as text, and the answers hold both."""
     small, large = FakeEngine(steps), FakeEngine(steps)
     actions = (Action("policy", 1.0), Action("large", 1.5))
-    search = MonteCarloTreeSearch(CHECK, actions=actions, price_weight=0.01, max_expansions=80)
+    search = MonteCarloTreeSearch(
+        CHECK, actions=actions, price_weight=0.01, exploration_weight=0.5, max_expansions=80
+    )
     outcome = solved(search, small, models={"large": large})
 
     assert small.calls + large.calls == 80
