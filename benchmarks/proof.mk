@@ -204,7 +204,7 @@ live-gsm8k:
 	$(EVAL) "$(LIVE)" --model $(MODEL) --budget tokens=$(LIVE_TOKENS) $(LIVE_VOTE) \
 		--strategy "beam: beam_search($(STEPS)) >> vote(weighted=True)" \
 		--strategy "dvts: diverse_verifier_tree_search($(STEPS)) >> vote(weighted=True)" \
-		--strategy "ab-mcts: adaptive_branching_mcts(self_verify(), max_expansions=16) >> best()" $(REFINE) \
+		--strategy "ab-mcts: adaptive_branching_mcts(self_verify(), max_expansions=16, max_tokens=400, window=2) >> best()" $(REFINE) \
 		--compare "beam > vote" --compare "dvts > vote" --compare "ab-mcts > vote" --compare "refine > vote" \
 		-o $(RUN)/live-gsm8k --json $(RESULTS)/proof_live_gsm8k.json
 
