@@ -44,9 +44,7 @@ OPTIONS = ("-march=native",)
 """What fits the kernels to this processor. Others build the variant for any processor."""
 _ALWAYS = ("-O3", "-std=gnu11", "-ffp-contract=off", "-fopenmp", "-fPIC")
 _OF_PART: dict[Part, tuple[str, ...]] = {
-    "step": (
-        "-fno-tree-vectorize",
-    ),  # it says itself what is a vector; gcc looks for long
+    "step": ("-fno-tree-vectorize",),  # it says itself what is a vector; gcc looks for long
     "blocks": (),
     "roofs": (),
 }
