@@ -6,7 +6,8 @@
 #                                                               evening on two cores
 #   make -f benchmarks/proof.mk pool-gsm8k table-gsm8k GSM8K="gsm8k[300:340]" SAMPLES=8 RUN=folder
 #
-# DATA holds gsm8k_test.jsonl, math500.jsonl and game24.csv. Choices are made on dev problems alone.
+# DATA holds gsm8k_test.jsonl, math500.jsonl and game24.csv; MODEL and LARGE are files that `ttc pull
+# PATH` has put among the models. Choices are made on dev problems alone.
 # Pools lie in OUT and grow: a larger size draws what a smaller one lacks. An evaluation is of one
 # size, so it lies in RUN, which is a folder of each SIZE; name another one with other problems.
 # Summaries and charts go to RESULTS, and say on how many problems they are.

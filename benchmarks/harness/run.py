@@ -10,6 +10,7 @@ Differs: a run on a pool has no journal, since it repeats by itself.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -299,7 +300,7 @@ class Evaluation:
             grade=0.0 if chosen is None else grades.of(name, chosen),
             answer=outcome.answer,
             text=outcome.text if texts else None,
-            confidence=outcome.confidence,
+            confidence=_known(outcome.confidence),
             stopped_by=outcome.stopped_by,
             oracle=outcome.oracle,
             timing_dependent=outcome.timing_dependent,
@@ -317,6 +318,11 @@ class Evaluation:
         """Removes the journal of a job that is done."""
         if self._pool is None and not self._options.keep_journals:
             journal_of(self._folder, job.key).unlink(missing_ok=True)
+
+
+def _known(confidence: float | None) -> float | None:
+    """A confidence; one that is not finite tells nothing."""
+    return confidence if confidence is not None and math.isfinite(confidence) else None
 
 
 class _Orders:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -17,8 +18,9 @@ from ttc.benchmarks.harness.run import Done, Shard
 from ttc.errors import EngineError, RecordError
 from ttc.lines import Lines
 from ttc.ports import Request
+from ttc.solve import asolve
 from ttc.testing import FakeEngine
-from ttc.types import Branch, Problem
+from ttc.types import Branch, Outcome, Problem
 
 MEASURED = ("seconds", "kv_byte_seconds")
 
@@ -138,6 +140,22 @@ def test_a_call_that_fails_is_data_and_is_wrong(tmp_path: Path) -> None:
     assert failed
     assert len(results) == 12
     assert all(c.grade == 0.0 for c in failed)
+
+
+@pytest.mark.parametrize("confidence", [math.nan, math.inf])
+def test_a_confidence_that_is_no_number_is_unknown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, confidence: float
+) -> None:
+    """It comes of a selector of somebody's own, and ends neither the evaluation nor its report."""
+
+    async def solved(*given: Any, **more: Any) -> Outcome:
+        outcome = await asolve(*given, **more)
+        assert outcome.candidate is not None
+        return replace(outcome, candidate=replace(outcome.candidate, confidence=confidence))
+
+    monkeypatch.setattr("ttc.benchmarks.harness.run.asolve", solved)
+    evaluation(tmp_path, sums(2)).run()
+    assert {result.confidence for result in read_results(tmp_path)} == {None}
 
 
 def test_the_reference_never_reaches_the_engine(tmp_path: Path) -> None:

@@ -81,6 +81,7 @@ class JournaledEngine:
         self.costs: Costs | None = engine.costs
         self.labels: tuple[str, ...] = engine.labels
         self._engine, self._journal = engine, journal
+        self._spell = engine.spell if isinstance(engine, Spelling) else None
 
     def root(self, problem: Problem, role: str) -> Branch:
         """A problem's prompt, as it was when the run began."""
@@ -160,7 +161,7 @@ class JournaledEngine:
         about = {"behind": _call_of(request.branch), "role": request.branch.role}
         answer = self._journal.asked(request.call, facts, again=again, about=about)
         if answer is None:
-            return _Asked(self._engine, request, on_chunk, self._journal)
+            return _Asked(self._engine, request, on_chunk, self._journal, self._spell)
         for values in answer.get("chunks", ()) if on_chunk is not None else ():
             on_chunk(chunk_of(values))  # type: ignore[misc]
         if "cut_at" not in answer:
@@ -171,7 +172,7 @@ class JournaledEngine:
                 raise self._journal.lost(request.call, answer["cut_at"])
             self._journal.intend(request.call, facts, again=again, about=about)
             rest = None if on_chunk is None else _beyond(answer.get("chunks", ()), on_chunk)
-            return _Asked(self._engine, request, rest, self._journal)
+            return _Asked(self._engine, request, rest, self._journal, self._spell)
 
         return _Cut(answer, ask, self._journal.clock)
 
@@ -258,13 +259,18 @@ class _Asked:
     """A call of the engine, whose answer is kept before anybody sees it."""
 
     def __init__(
-        self, engine: Engine, request: Request, on_chunk: OnChunk | None, journal: Answers
+        self,
+        engine: Engine,
+        request: Request,
+        on_chunk: OnChunk | None,
+        journal: Answers,
+        spell: Callable[[int], bytes] | None,
     ) -> None:
         self.future: Future[Branch] = Future()
         self._journal, self._key, self._on_chunk = journal, request.call, on_chunk
         self._chunks: list[list[Any]] = []
         self._numerics = engine.numerics
-        self._spell = engine.spell if isinstance(engine, Spelling) else None
+        self._spell = spell
         self._ending, self._has_ended = threading.Lock(), False
         try:
             self._call = engine.submit(request, None if on_chunk is None else self._pass_on)
