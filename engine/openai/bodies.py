@@ -36,6 +36,8 @@ __all__ = [
 _EXTENSIONS = ("top_k", "min_p", "repetition_penalty", "logit_bias")
 """What of a `Sampling` not every server honours."""
 _RAW = '{"prompt":'
+_TOOLS = ', "tools": ['
+"""How a prompt tells of tools. No text in it spells this: its quotes are escaped there."""
 _SEED_BITS = 53
 """What survives in every server's JSON."""
 
@@ -103,7 +105,12 @@ def body_of(request: Request, model: str, report: Report) -> tuple[str, bytes]:
         )
     is_chat, sampling = not root.text.startswith(_RAW), request.sampling
     body = _common(request, model, report)
-    if report.logprobs:
+    can_tell = report.logprobs_beside_tools or _TOOLS not in root.text
+    if sampling.logprobs and not can_tell:
+        raise EngineError(
+            f"the server of {model} tells no log probabilities beside tools; leave one of them out"
+        )
+    if report.logprobs and can_tell:
         own = {"logprobs": True, "top_logprobs": sampling.logprobs}
         body |= own if is_chat else {"logprobs": sampling.logprobs}
     if request.until:

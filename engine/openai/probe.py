@@ -94,6 +94,7 @@ def _both(one: Report, other: Report) -> Report:
     if one.tells_tokens != other.tells_tokens:
         raise EngineError("the servers tell their tokens in two ways; leave tokenizer out")
     truths = ("streams_usage", "tells_usage", "seed", "n", "schemas", "tools", "ids")
+    truths += ("logprobs_beside_tools",)
     contexts = [report.context for report in (one, other) if report.context is not None]
     return replace(
         one,
@@ -154,6 +155,7 @@ class _Probe:
         (again, other), are_same, (n, schemas, logprobs, tools) = await asyncio.gather(
             said, same, does
         )
+        beside = not (tools and logprobs) or await self._takes_both(logprobs, streams_usage)
         honours = {name for name, is_same in zip(_EXTENSIONS, are_same, strict=True) if is_same}
         texts = [reply.text for reply in (first, again, other)]
         ids = {reply.id for reply in (first, again, other)}
@@ -171,6 +173,7 @@ class _Probe:
             logprobs=logprobs,
             schemas=schemas,
             tools=tools,
+            logprobs_beside_tools=beside,
             honours=frozenset(honours | _BY_KIND.get(kind, set())),
             ids=len(ids) == len(texts) and None not in ids,
             tells_tokens=await self._prompts_of_tokens(kind),
@@ -279,6 +282,16 @@ class _Probe:
             self._notes["tools"] = f"refused: {refusal}"
             return False
         return 0 < plain < reply.usage.input_tokens
+
+    async def _takes_both(self, most: int, streams_usage: bool) -> bool:
+        """Whether log probabilities can be asked for beside tools, in a stream."""
+        asked: dict[str, Any] = {"logprobs": True, "top_logprobs": most, "tools": [_TOOL]}
+        try:
+            await self._ask(stream_options=streams_usage, seed=1, most=1, **asked)
+        except (_Refusal, EngineError) as refusal:
+            self._notes["logprobs"] = f"none beside tools, {refusal}"
+            return False
+        return True
 
     async def _logprobs(self) -> int:
         """How many log probabilities a token has, where they are the model's own."""

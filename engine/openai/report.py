@@ -41,6 +41,8 @@ class Report:
     """Whether it holds to JSON schemas."""
     tools: bool = False
     """Whether it tells its model of tools, and reads calls out of what that writes."""
+    logprobs_beside_tools: bool = True
+    """Whether it takes a request for log probabilities that tells of tools as well."""
     honours: frozenset[str] = frozenset()
     """Sampling parameters that it honours, of those that not every server knows."""
     ids: bool = False

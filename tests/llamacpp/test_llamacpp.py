@@ -2,47 +2,25 @@
 
 from __future__ import annotations
 
-import os
-import socket
-import subprocess
-import time
-import urllib.request
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 import ttc
+from tests.llamacpp.server import SECONDS, serving
 from ttc import Budget, Sampling
-from ttc.engine.local.hub.models import find
 from ttc.engine.openai import OpenAIEngine, Service, connect
 from ttc.ports import Request
 from ttc.testing import check_engine
 from ttc.types import Branch
 
 pytestmark = [pytest.mark.model, pytest.mark.timeout(600)]
-SERVER = os.environ.get("TTC_LLAMA_SERVER", "")
-SECONDS = 120.0
 
 
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
-    if not Path(SERVER).is_file():
-        pytest.skip(f"TTC_LLAMA_SERVER is {SERVER!r}, which is no program of llama.cpp")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    options = ("--alias", "smollm2", "-c", "4096", "-np", "4", "-t", "2", "--port", str(port))
-    command = [SERVER, "-m", str(find("smollm2-135m")), "--host", "127.0.0.1", *options]
-    where = {**os.environ, "LD_LIBRARY_PATH": str(Path(SERVER).parent)}
-    with subprocess.Popen(
-        command, env=where, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    ) as server:
-        try:
-            wait_for(port, server)
-            yield f"http://127.0.0.1:{port}/v1"
-        finally:
-            server.terminate()
+    with serving("smollm2-135m", "smollm2") as url:
+        yield url
 
 
 @pytest.fixture(scope="module")
@@ -58,19 +36,6 @@ def by_tokens(url: str) -> Iterator[OpenAIEngine]:
     made = connect(Service(model="smollm2", urls=(url,), tokenizer="smollm2-135m"))
     yield made
     made.close()
-
-
-def wait_for(port: int, server: subprocess.Popen[bytes]) -> None:
-    """Until the model is loaded."""
-    end = time.monotonic() + SECONDS
-    while time.monotonic() < end and server.poll() is None:
-        try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=1) as answer:
-                if answer.status == 200:
-                    return
-        except OSError:
-            time.sleep(0.1)
-    raise RuntimeError("llama.cpp's server did not begin to serve")
 
 
 def test_what_it_does_is_found_out(engine: OpenAIEngine) -> None:

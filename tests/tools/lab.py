@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from pathlib import Path
 from typing import Any, Literal
 
 import ttc
+from tests.tools.apart import die, flood, hang, lie, note, note_slowly
 from ttc import Budget, Outcome
 from ttc.ports import Scope, Stream
 from ttc.strategies import Sample, Vote
@@ -51,22 +49,6 @@ async def scale(value: int, by: Literal["ten", "hundred"]) -> int:
     return value * {"ten": 10, "hundred": 100}[by]
 
 
-@tool(effect="irreversible", seconds=20)
-def note(path: str, line: str) -> str:
-    """Writes a line to a file: what cannot be undone."""
-    with Path(path).open("a", encoding="utf-8") as file:
-        file.write(line + "\n")
-    return f"wrote {line}"
-
-
-@tool(effect="irreversible", seconds=60)
-def note_slowly(path: str, line: str) -> str:
-    """Says that it has begun, and writes a line to a file a minute later."""
-    Path(f"{path}.begun").touch()
-    time.sleep(60)
-    return note.function(path, line)  # type: ignore[no-any-return]
-
-
 @tool(effect="irreversible", seconds=0.05)
 async def note_too_late(path: str) -> str:
     """Never ends."""
@@ -88,32 +70,6 @@ class Counter:
 
 
 counter = tool(effect="reversible")(Counter)
-
-
-@tool(effect="pure", in_process=True, seconds=20)
-def lie() -> int:
-    """Promises a number."""
-    return "seven"  # type: ignore[return-value]
-
-
-@tool(effect="pure", in_process=True, seconds=20, max_bytes=100)
-def flood(size: int) -> str:
-    """Gives a lot, and prints as much."""
-    print("x" * 100_000)  # noqa: T201
-    return "y" * size
-
-
-@tool(effect="pure", in_process=True, seconds=20)
-def die() -> str:
-    """Ends its process."""
-    os._exit(3)
-
-
-@tool(effect="pure", in_process=True, seconds=0.2)
-def hang() -> str:
-    """Never ends."""
-    while True:
-        pass
 
 
 @tool(effect="pure")

@@ -44,6 +44,8 @@ class Behaviour:
     schemas: bool = True
     tools: Literal["told", "ignored", "refused"] = "told"
     """Whether its prompts tell of tools."""
+    logprobs_beside_tools: bool = True
+    """Or it refuses to stream both, as llama.cpp's does."""
     biases: bool = True
     """Whether it adds `logit_bias`, or passes over it."""
     limits: bool = True
@@ -70,6 +72,9 @@ class Behaviour:
             return "'max_tokens' is not supported with this model; use 'max_completion_tokens'"
         if self.tools == "refused" and "tools" in body:
             return "tools are not enabled on this server"
+        wants_both = "tools" in body and body.get("logprobs") and body.get("stream")
+        if wants_both and not self.logprobs_beside_tools:
+            return "logprobs is not supported with tools + stream"
         most = 20 if self.kind != "hosted" else 5
         if body.get("top_logprobs", 0) > most:
             return f"top_logprobs is at most {most}"

@@ -10,13 +10,14 @@ from typing import Any, cast
 import pytest
 
 import ttc
-from tests.engine.openai.servers import served
+from tests.engine.openai.servers import QUESTION, request, served
 from tests.engine.openai.test_replies import reply
 from tests.serve.lab import serving
 from tests.tools.lab import add, shout
 from ttc import GraphError, Outcome
 from ttc.call_json import BadCall
 from ttc.engine.openai import Report, Service, connect
+from ttc.errors import EngineError
 from ttc.ports import Request
 from ttc.strategies import Agent
 from ttc.strategies.agent.conversation import Conversation
@@ -24,7 +25,7 @@ from ttc.testing import FakeEngine
 from ttc.testing.openai_replies import Behaviour
 from ttc.tool_calls import read_turn
 from ttc.tools import schema_of, tool
-from ttc.types import Branch, Chunk, Message, Problem, ToolCall
+from ttc.types import Branch, Chunk, Message, Problem, Sampling, ToolCall
 
 
 def hermes(name: str, **arguments: Any) -> str:
@@ -209,6 +210,23 @@ def test_a_server_that_takes_no_tools_is_asked_as_react() -> None:
     assert outcome.answer == "5"
     assert [c.status for c in native.candidates] == ["failed"]
     assert "not found to take tools" in str(native.candidates[0].error)
+
+
+def test_a_server_that_tells_no_log_probabilities_beside_tools_is_not_asked_for_both() -> None:
+    """Who asks for them by name is told; a conversation without tools still has them."""
+    report = Report(tools=True, logprobs=20, logprobs_beside_tools=False)
+    behaviour = Behaviour(logprobs_beside_tools=False)
+    with served("It is 5.", report=report, server={"behaviour": behaviour}) as (engine, there):
+        outcome = ttc.solve("2 + 3?", Agent(tools=[add]), model=engine)
+        plain = ttc.solve("2 + 3?", "greedy()", model=engine)
+        problem = Problem(messages=QUESTION.messages, tools=(schema_of(add),))
+        both = request(engine, problem=problem, sampling=Sampling(logprobs=2))
+        with pytest.raises(EngineError, match="no log probabilities beside tools"):
+            engine.submit(both)
+
+    assert (outcome.answer, plain.answer) == ("5", "5")
+    assert ["logprobs" in asked.body for asked in there.asked] == [False, True]
+    assert plain.candidates[0].branch.logprobs
 
 
 @pytest.mark.parametrize(

@@ -54,6 +54,8 @@ def test_a_good_server_is_found_to_do_everything() -> None:
         ({"tools": "ignored"}, "tools", False),
         ({"tools": "refused"}, "tools", False),
         ({"usage": "none"}, "tools", False),
+        ({"logprobs_beside_tools": False}, "logprobs_beside_tools", False),
+        ({"logprobs_beside_tools": False}, "logprobs", 20),
         ({"ids": "one"}, "ids", False),
         ({"kind": "hosted"}, "honours", frozenset({"logit_bias"})),
         ({"biases": False}, "honours", frozenset({"top_k", "min_p", "repetition_penalty"})),
