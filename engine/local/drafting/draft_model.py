@@ -41,9 +41,10 @@ __all__ = ["DraftModel"]
 
 _KINDS = 8  # by the probability that the draft model itself gives to a token
 _MOST_PROMPT = 256  # rows of prompts in a step
-_FIRST = 16  # steps that draft before anything is known
+_FIRST = 4  # steps that draft before anything is known
 _WORTH_WAITING = 32  # tokens of a prompt that siblings read but once
-_REST = range(8, 257)  # steps after which it looks whether it would pay; each time twice as many
+_REST = range(8, 257)  # steps after which it looks whether it would pay: twice as many if it is no
+# better than when it last looked
 _SURE = 0.95  # what guesses may become; where that does not pay, there is no need to look
 _MARGIN = 1.1  # by how much drafting must be better than not: times of two models are estimates
 _OWN_NOISE = 0x5851F42D4C957F2D
@@ -101,7 +102,7 @@ class DraftModel:
         """How long its steps take."""
         self.curve.start(warm_up_well(model))
         self._held: dict[Sequence, _Held] = {}
-        self._rested, self._rest, self._drafted = 0, _REST[0], 0
+        self._rested, self._rest, self._usual, self._drafted = 0, _REST[0], 0.0, 0
         self.steps = self.rows = 0
         """What it has computed: steps, and tokens in them."""
 
@@ -136,22 +137,25 @@ class DraftModel:
         """For which calls to draft, and how far at most."""
         self._drafted += 1
         ordered = sorted(wishes, key=lambda wish: -wish.likely)
-        size, depth = self._best(ordered, [budget.usual(wish.likely) for wish in ordered], budget)
+        size = self._best(ordered, [budget.usual(wish.likely) for wish in ordered], budget)
         if size:
             self._rested, self._rest = 0, _REST[0]
-            return ordered[:size], MOST_DRAFTS if self._drafted > _FIRST else depth
+            return ordered[:size], MOST_DRAFTS
         if self._drafted > _FIRST:
             self._rested += 1
             if self._rested < self._rest:
                 return [], 0
-            self._rested, self._rest = 0, min(2 * self._rest, _REST[-1])
+            usual = budget.usual(1.0)
+            is_better = usual > self._usual  # than when it last looked
+            self._rest = _REST[0] if is_better else min(2 * self._rest, _REST[-1])
+            self._rested, self._usual = 0, usual
         readiest = sorted(ordered, key=lambda wish: self._unread(wish.call))
-        size, _ = self._best(readiest, [_SURE] * len(ordered), budget)
-        return readiest[: min(size, 1)], min(size, 1)
+        pays = self._best(readiest, [_SURE] * len(ordered), budget) > 0
+        return readiest[:pays], int(pays)
 
-    def _best(self, wishes: Seq[Wish], chances: Seq[float], budget: DraftBudget) -> tuple[int, int]:
-        """For how many of these calls to draft, and how far, if tokens have these chances."""
-        best, found = _MARGIN * budget.num_calls / budget.plain_s, (0, 0)
+    def _best(self, wishes: Seq[Wish], chances: Seq[float], budget: DraftBudget) -> int:
+        """For how many of these calls to draft, the first ones, if tokens have these chances."""
+        best, found = _MARGIN * budget.num_calls / budget.plain_s, 0
         for size in sorted({len(wishes) >> shift for shift in range(len(wishes).bit_length())}):
             calls = [wish.call for wish in wishes[:size]]
             step_s, reading_s, gained = self._seconds(calls), None, 0.0
@@ -162,7 +166,7 @@ class DraftModel:
                 if tokens / seconds > best:  # what is left to read makes it no better
                     reading_s = self._reading_s(calls) if reading_s is None else reading_s
                     rate = tokens / (seconds + reading_s * (1 + gained / size))
-                    best, found = max((best, found), (rate, (size, depth)))
+                    best, found = max((best, found), (rate, size))
         return found
 
     def _seconds(self, calls: Seq[Sequence]) -> float:

@@ -17,6 +17,7 @@ __all__ = ["Record", "Survival"]
 _MOST_KNOWN = 256.0  # guesses of a kind that are remembered
 _PRIOR = 4.0  # guesses that what is thought beforehand counts for
 _USUAL, _USUAL_PRIOR = 0.7, 2.0  # of any kind: good enough to begin with
+_MOST_USUAL = 64.0  # guesses of any kind that are remembered
 _OWN_PRIOR = 3.0
 _FORGET = 0.95  # of a call's own, with each guess
 _CERTAIN = 0.99
@@ -73,7 +74,7 @@ class Survival:
                 self._all[kind] *= 0.5
             self._true[kind] += is_true
             self._all[kind] += 1
-            if self._usual[1] >= _MOST_KNOWN:
+            if self._usual[1] >= _MOST_USUAL:
                 self._usual = [0.5 * number for number in self._usual]
             self._usual = [self._usual[0] + is_true, self._usual[1] + 1]
             if not is_true:
