@@ -28,7 +28,8 @@ _NAMES: dict[Any, str] = {
 def kind_faults(options: Any) -> dict[str, str]:
     """What is wrong with values of a dataclass, by the name of the option."""
     faults = {}
-    for name, hint in _hints(type(options)).items():
+    kind: Any = type(options)
+    for name, hint in _hints(kind).items():
         value = getattr(options, name)
         if not _fits(value, hint):
             faults[name] = f"{name} is {_named(hint)}, not {value!r}"

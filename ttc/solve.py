@@ -245,12 +245,12 @@ async def _kept(
 
 
 async def _solve_all(
-    problems: Iterable[str | Problem],
+    given: Iterable[str | Problem],
     strategy: Node | str,
     arguments: Arguments,
     limits: Limits,
 ) -> list[Outcome]:
-    problems = problems_of(problems)
+    problems = problems_of(given)
     graph, engines = arguments.prepare(strategy, limits.run, limits.per_problem)
     kept = None
     if arguments.journal is not None:
@@ -315,7 +315,7 @@ async def _run_all(
 
 
 def _folder(
-    problems: Iterable[str | Problem],
+    problems: Sequence[Problem],
     strategy: tuple[Node, str | None],
     engines: Mapping[str, Engine],
     arguments: Arguments,

@@ -75,6 +75,7 @@ def search(name: str, nodes: int, seed: int, kind: str, until_solved: bool) -> d
     from fake_tree import FakeTree, Key
 
     from ttc.strategies.tree import Expansion, Result
+    from ttc.types import Status
 
     tree = FakeTree(seed, kind)
     chosen = policy(name, nodes, has_ends=tree.kind.depth is not None)
@@ -88,7 +89,7 @@ def search(name: str, nodes: int, seed: int, kind: str, until_solved: bool) -> d
             break
         assert isinstance(work, Expansion)
         key = keys[work.id] = tree.child(keys[work.parent])
-        status = "finished" if tree.has_ended(key) else "open"
+        status: Status = "finished" if tree.has_ended(key) else "open"
         result = Result(id=work.id, status=status, value=tree.score(key), tokens=10)
         start = time.thread_time_ns()
         state = chosen.tell(state, result)

@@ -1,7 +1,7 @@
 """Every option of every node: a value of another kind is told by the option's name."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
 import pytest
@@ -17,9 +17,9 @@ from ttc.testing import ScriptedVerifier
 def mistaken(name: str) -> Iterator[tuple[str, Node]]:
     """A case's strategy with a mapping for each option in turn, as long as that can be written."""
     graph = CASES[name](2, ScriptedVerifier({"1": 0.5}))
-    parts = graph.parts if isinstance(graph, Chain) else (graph,)
+    parts: tuple[Any, ...] = graph.parts if isinstance(graph, Chain) else (graph,)
     for place, part in enumerate(parts):
-        for field in fields(part) if is_dataclass(part) else ():
+        for field in fields(part):
             try:
                 wrong = replace(part, **{field.name: {}})
             except TypeError:

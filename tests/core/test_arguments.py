@@ -1,6 +1,6 @@
 """What a caller gives by mistake: refused before anything is spent, with what to give instead."""
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +9,7 @@ import pytest
 import ttc
 from ttc import Budget, Message, Node, NodeError, Problem, RecordError, Sampling, node
 from ttc.ports import Scope, Stream
-from ttc.strategies import BestOfN, Sample, Vote
+from ttc.strategies import Sample, Verify, Vote
 from ttc.testing import FakeEngine
 from ttc.types import Candidate
 
@@ -75,44 +75,38 @@ def test_a_model_may_be_a_path_object(tmp_path: Path) -> None:
         ttc.solve("What?", VOTE, model=tmp_path / "none.gguf")
 
 
-VALUES: dict[str, tuple[Callable[[], object], str]] = {
-    "a hot temperature": (
-        lambda: Sampling(temperature="hot"),
-        "temperature is a number, not 'hot'",
-    ),  # type: ignore[arg-type]
-    "a text for top_p": (lambda: Sampling(top_p="1"), "top_p is a number, not '1'"),  # type: ignore[arg-type]
+VALUES: dict[str, tuple[Any, dict[str, Any], str]] = {
+    "a hot temperature": (Sampling, {"temperature": "hot"}, "temperature is a number, not 'hot'"),
+    "a text for top_p": (Sampling, {"top_p": "1"}, "top_p is a number, not '1'"),
     "a dict for a message": (
-        lambda: Problem(messages=({"role": "user"},)),  # type: ignore[arg-type]
+        Problem,
+        {"messages": ({"role": "user"},)},
         r"messages are ttc.Message, as Message\(role='user'",
     ),
     "a made-up format": (
-        lambda: Problem.ask("x", answer_format="nr"),  # type: ignore[arg-type]
+        Problem.ask,
+        {"question": "x", "answer_format": "nr"},
         "answer_format is one of auto, boxed.* not 'nr'",
     ),
-    "a made-up role": (lambda: Message(role="human", content="x"), "role is one of system, user"),  # type: ignore[arg-type]
-    "no content": (lambda: Message(role="user", content=None), "content is a text, not None"),  # type: ignore[arg-type]
-    "a text for a confidence": (
-        lambda: ttc.confidence("0.9"),
-        "a confidence lies in",
-    ),  # type: ignore[arg-type]
-    "a class in a graph": (
-        lambda: Sample(n=2) >> Vote,
-        "Vote is a class; make a node of it",
-    ),
-    "a function in a graph": (lambda: Sample(n=2) >> print, "@ttc.node makes a node of an async"),
+    "a made-up role": (Message, {"role": "human", "content": "x"}, "role is one of system, user"),
+    "no content": (Message, {"role": "user", "content": None}, "content is a text, not None"),
+    "a text for a confidence": (ttc.confidence, {"at_least": "0.9"}, "a confidence lies in"),
+    "a class in a graph": (Sample().__rshift__, {"other": Vote}, "Vote is a class; make a node of"),
+    "a function in a graph": (Sample().__rshift__, {"other": print}, "@ttc.node makes a node of"),
     "a function for a verifier": (
-        lambda: BestOfN(n=2, verifier=print).validate(),  # type: ignore[arg-type]
+        Verify,
+        {"verifier": print},
         r"is no verifier; Constraint\(...\) makes one of a function",
     ),
-    "a fake that says nothing": (lambda: FakeEngine([]), "says one reply at least"),
-    "a fake that says numbers": (lambda: FakeEngine([1]), "says texts, .* not 1"),  # type: ignore[list-item]
+    "a fake that says nothing": (FakeEngine, {"script": []}, "says one reply at least"),
+    "a fake that says numbers": (FakeEngine, {"script": [1]}, "says texts, .* not 1"),
 }
 
 
-@pytest.mark.parametrize(("make", "told"), VALUES.values(), ids=VALUES)
-def test_a_value_tells_what_it_should_be(make: Callable[[], object], told: str) -> None:
+@pytest.mark.parametrize(("make", "given", "told"), VALUES.values(), ids=VALUES)
+def test_a_value_tells_what_it_should_be(make: Any, given: dict[str, Any], told: str) -> None:
     with pytest.raises((TypeError, ValueError), match=told):
-        make()
+        make(**given)
 
 
 def test_a_ladder_of_temperatures_in_a_list_is_told_as_a_tuple() -> None:
