@@ -1,8 +1,9 @@
-"""A run whose agent acts, and that is killed while it does.
+"""Runs whose agents act, and that are killed while they do.
 
-    python -m tests.tools.acting before|after|told JOURNAL WORLD
+    python -m tests.tools.acting FOLDER
 
-The process dies by `kill -9`: before the act had its effect, after it, or once its result is kept.
+Each is a process that dies by `kill -9`: before the act had its effect, after it, or once its
+result is kept. It is forked before anything has begun, so that one start serves all.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ from ttc.strategies import Agent, Vote
 from ttc.testing import FakeEngine
 from ttc.tools import tool
 
-__all__ = ["run"]
+__all__ = ["MODES", "run"]
+
+MODES = ("before", "after", "told")
 
 
 def run(journal: str, world: str, mode: str = "") -> Outcome:
@@ -62,4 +65,8 @@ def _die_behind(mark: bytes) -> None:
 
 
 if __name__ == "__main__":
-    run(sys.argv[2], sys.argv[3], sys.argv[1])
+    for mode in MODES:
+        if not (child := os.fork()):
+            run(f"{sys.argv[1]}/{mode}.journal", f"{sys.argv[1]}/{mode}.world", mode)
+            os._exit(0)
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))  # noqa: T201

@@ -8,11 +8,23 @@ from pathlib import Path
 
 import pytest
 
-from tests.tools.acting import run
+from tests.tools.acting import MODES, run
 from ttc.tool_call import UNKNOWN_EFFECT
 
 if sys.platform == "win32":
     pytest.skip("kill -9", allow_module_level=True)
+
+
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where runs were killed."""
+    folder = tmp_path_factory.mktemp("killed")
+    for mode in MODES:
+        (folder / f"{mode}.world").touch()
+    arguments = [sys.executable, "-m", "tests.tools.acting", str(folder)]
+    done = subprocess.run(arguments, check=True, capture_output=True, text=True)
+    assert done.stdout.split() == ["-9"] * len(MODES)
+    return folder
 
 
 @pytest.mark.parametrize(
@@ -20,14 +32,10 @@ if sys.platform == "win32":
     [("before", 0, UNKNOWN_EFFECT), ("after", 1, UNKNOWN_EFFECT), ("told", 1, "launched x")],
 )
 def test_an_act_happens_at_most_once_through_a_kill(
-    tmp_path: Path, mode: str, lines: int, told: str
+    killed: Path, mode: str, lines: int, told: str
 ) -> None:
     """Of three branches that want it; an intent without a result is never made again."""
-    journal, world = tmp_path / "journal", tmp_path / "world"
-    world.touch()
-    arguments = [sys.executable, "-m", "tests.tools.acting", mode, str(journal), str(world)]
-    assert subprocess.run(arguments, check=False).returncode == -9
-
+    journal, world = killed / f"{mode}.journal", killed / f"{mode}.world"
     outcome = run(str(journal), str(world))
 
     assert world.read_text() == "x\n" * lines
