@@ -93,8 +93,8 @@ def _both(one: Report, other: Report) -> Report:
         )
     if one.tells_tokens != other.tells_tokens:
         raise EngineError("the servers tell their tokens in two ways; leave tokenizer out")
-    truths = ("streams_usage", "tells_usage", "seed", "n", "schemas", "tools", "ids")
-    truths += ("logprobs_beside_tools",)
+    usage, more = ("streams_usage", "tells_usage"), ("tools", "logprobs_beside_tools")
+    truths = (*usage, "seed", "n", "schemas", "ids", *more)
     contexts = [report.context for report in (one, other) if report.context is not None]
     return replace(
         one,

@@ -160,8 +160,8 @@ class _Talk:
             error = ErrorData(code=METHOD_NOT_FOUND, message="this client does nothing for servers")
             await self._write(JSONRPCError(jsonrpc="2.0", id=message.id, error=error))
             return
-        is_reply = isinstance(message, JSONRPCResponse | JSONRPCError)
-        if is_reply and self._waiting.pop(str(message.id), None) is not None:
+        id = message.id if isinstance(message, JSONRPCResponse | JSONRPCError) else None
+        if self._waiting.pop(str(id), None) is not None:
             self._unasked = 0
             await self._heard.send(SessionMessage(message))
 
