@@ -117,6 +117,7 @@ def _rows(
             "ratio_of_processor_time": _ratio(took, name, "processor"),
             "target": None if name == "plain" else LEAST_RATIO,
             "tokens_per_s": round(counted["output_tokens"] / sum(t.seconds for t in took[name]), 2),
+            "output_tokens": counted["output_tokens"],
             "steps": counted["steps"],
             "draft_seconds": round(counted["draft_s"], 3),
         }
@@ -135,5 +136,5 @@ def _ratio(took: Mapping[str, Sequence[Took]], name: str, line: str) -> float:
 
 def _lines(usage: Usage) -> dict[str, Any]:
     """The physical lines that the calls were told."""
-    names = ("output_tokens", "draft_tokens", "rejected_draft_tokens", "flops", "kv_byte_seconds")
+    names = ("draft_tokens", "rejected_draft_tokens", "flops", "kv_byte_seconds")
     return {name: getattr(usage, name) for name in names}

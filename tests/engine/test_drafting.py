@@ -293,6 +293,27 @@ def test_a_draft_model_rests_where_even_sure_guesses_would_not_pay(
     assert made[0].steps == 0
 
 
+def test_a_draft_model_that_was_bad_comes_back_once_it_is_good(
+    load: MakeEngine, ask: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It rests, looks now and then, and more often while its guesses come true."""
+    drafting, made = kept(by_model(blurred(3.0)))
+    engine = load(drafting=drafting)
+    monkeypatch.setattr(Curve, "note", lambda *_: None)  # as this machine's times are
+    for curve, part in ((engine._batch.curve, 1.0), (made[0].curve, 0.3)):
+        curve.start([(Load(rows=n, draws=n, seen=n), part * s) for n, s in BOUND_BY_MEMORY.items()])
+    endless = {"logit_bias": tuple((token, -100.0) for token in range(258, 261))}
+    results(engine, [ask("bad", 60, seed=1, **endless)])
+    bad = made[0].steps
+    made[0]._model = Llama(TINY, tiny_weights(), torch.float32)
+    results(engine, [ask("good", 250, seed=2, **endless)])
+    before = engine.counters.steps
+    results(engine, [ask("still good", 60, seed=3, **endless)])
+
+    assert bad < 15
+    assert engine.counters.steps - before < 30
+
+
 def test_a_long_prompt_is_not_read_for_few_tokens(load: MakeEngine, ask: Ask) -> None:
     """Reading counts in what drafts are worth: here hundreds of rows for a token to come."""
     drafting, made = kept(by_model(tiny_weights()))

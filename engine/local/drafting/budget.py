@@ -3,8 +3,9 @@
 With B calls a plain step gives B tokens in t(B). A set S of drafted tokens, each with the chance
 that it and all before it come true, makes that (B + sum of chances) in t(B + |S|). Tokens are added
 from the most likely one down, and the set with the most tokens per second is tried: in a wide batch
-mostly none, and more again as branches end. A set must be a few per cent better than nothing, as
-chances and times are estimates.
+mostly none, and more again as branches end. A set must be some per cent better than nothing, as
+chances and times are estimates: the more, the wider the batch, where there is less to gain and the
+cost of rows decides.
 
 *Source:* the speed-up of speculative decoding is that of Leviathan et al. 2023, arXiv 2211.17192,
 equation 3.8. *Differs:* the time is measured for every number of rows, where theirs is the same for
@@ -13,6 +14,7 @@ all; and the set is chosen over all calls together. *Cost:* a microsecond for ea
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from ttc.engine.local.curve import Curve, Load
@@ -23,8 +25,8 @@ __all__ = ["MOST_DRAFTS", "DraftBudget"]
 MOST_DRAFTS = 8
 """Drafted tokens of one call that a step tries."""
 _MOST_ROWS = 64
-_MARGIN = 1.02
-"""By how much a set must be better than none."""
+_MARGIN, _WIDER = 1.02, 0.02
+"""By how much a set must be better than none, for one call, and more with each doubling of them."""
 _LEAST = 0.1
 """The least chance of a token that is tried: neither chances nor times are known any better."""
 
@@ -74,7 +76,8 @@ class DraftBudget:
         ranked = self._ranked(chains)[:_MOST_ROWS]
         counts = [0] * len(chains)
         # Time spent on drafting is gone whatever is chosen now.
-        best, taken = _MARGIN * self.num_calls / (self.plain_s + spent_s), 0
+        margin = _MARGIN + _WIDER * math.log2(self.num_calls)
+        best, taken = margin * self.num_calls / (self.plain_s + spent_s), 0
         tokens = float(self.num_calls)
         for number, (minus_chance, *_) in enumerate(ranked, 1):
             tokens -= minus_chance
