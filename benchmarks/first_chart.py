@@ -174,7 +174,7 @@ def _between(line: Mapping[int, CellMeasures], spend: float) -> int | None:
     """
     for few, many in pairwise(sorted(line)):
         less, more = _tokens(line[few]), _tokens(line[many])
-        if less <= spend < more and many - few > 1:
+        if less < spend < more and many - few > 1:
             guess = few + round((spend - less) / (more - less) * (many - few))
             return min(max(guess, few + 1), many - 1)
     return None

@@ -54,8 +54,10 @@ class Difference(NamedTuple):
     """Two-sided, of no difference: how seldom a resample turns the sign around."""
 
 
-def wilson(successes: int, n: int) -> Interval:
+def wilson(successes: float, n: int) -> Interval:
     """The Wilson score interval of a proportion.
+
+    Of problems that were run several times, `successes` may be a sum of shares.
 
     Source: Wilson 1927, Journal of the American Statistical Association 22, pages 209-212.
     """
@@ -239,13 +241,13 @@ def bootstrap(values: Sequence[float], *, seed: int, resamples: int = 10_000) ->
     """The percentile interval of a mean over problems.
 
     Below 30 problems, and where all are right or all wrong, it would be too narrow: then it is
-    Wilson's, of the rounded number of right ones.
+    Wilson's.
 
     Source: Efron and Tibshirani 1993, An Introduction to the Bootstrap, chapter 13.
     """
     n = len(values)
     if n < MIN_PROBLEMS or sum(values) in (0.0, float(n)):
-        return wilson(round(sum(values)), n)
+        return wilson(sum(values), n)
     return Interval(*_percentiles(_resampled(values, seed, resamples)))
 
 

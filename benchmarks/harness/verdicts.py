@@ -108,18 +108,22 @@ def differences(
 
 
 def at_equal_spend(config: Config, cells: Sequence[CellMeasures]) -> list[AtEqualSpend]:
-    """Every strategy against the first, at the largest mean spend that both reach."""
+    """Every strategy against the first, and each pair that was named, as far as spends meet.
+
+    Each at the largest mean spend that both reach.
+    """
     return list(_equal_spends(config, cells))
 
 
 def _equal_spends(config: Config, cells: Sequence[CellMeasures]) -> Iterator[AtEqualSpend]:
-    baseline = config.arms[0].name
+    pairs = [(arm.name, config.arms[0].name) for arm in config.arms[1:]]
+    pairs += [(c.first, c.second) for c in config.comparisons if (c.second, c.first) not in pairs]
     for task in config.tasks:
         for model in config.models:
             mine = [c for c in cells if (c.cell.task, c.cell.model) == (task.name, model)]
             for resource in RESOURCES:
-                for arm in config.arms[1:]:
-                    made = _equal(mine, resource, arm.name, baseline, config.seed)
+                for first, second in dict.fromkeys(pairs):
+                    made = _equal(mine, resource, first, second, config.seed)
                     if made is not None:
                         yield made
 

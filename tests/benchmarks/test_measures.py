@@ -228,6 +228,18 @@ def test_of_two_equal_strategies_on_a_curve_that_flattens_neither_is_ahead() -> 
     assert row.difference.low <= 0 <= row.difference.high
 
 
+def test_strategies_that_were_named_meet_where_the_first_spends_less_than_any() -> None:
+    """One sample of each problem spends what no vote does; the votes meet each other."""
+    arms = tuple(Arm(name=name, strategy="greedy()") for name in ("one", "vote", "best"))
+    named = Comparison(task="sums", model="fake", budget="tokens=40", first="best", second="vote")
+    config = _config(40, budgets=BUDGETS, arms=arms, comparisons=(named,))
+    places = [("one", budget, 4, 8) for budget in BUDGETS]
+    for arm in ("vote", "best"):
+        places += [(arm, "tokens=10", 10, 12), (arm, "tokens=40", 40, 20)]
+    (row,) = at_equal_spend(config, _spending(config, places))
+    assert (row.first, row.second, row.spend) == ("best", "vote", 40)
+
+
 def test_at_just_the_same_spend_two_results_are_compared_as_they_are() -> None:
     config = _config(40, budgets={"tokens=10": {"tokens": 10}})
     cells = _spending(config, [("greedy", "tokens=10", 9, 8), ("vote", "tokens=10", 9, 20)])

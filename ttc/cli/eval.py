@@ -380,4 +380,4 @@ class _Lines:
         self._done += 1
         if time.monotonic() - self._told_at > 60:
             self._told_at = time.monotonic()
-            note(f"{self._done:,} of {self._size:,} problems done")
+            note(f"{self._done:,} of {self._size:,} runs of problems done")
