@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import json
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -17,7 +18,8 @@ from ttc import Outcome
 from ttc.strategies import Agent
 from ttc.testing import FakeEngine
 from ttc.tool_calls import BadCall, Form, read_turn
-from ttc.tools import schema_of, tool
+from ttc.tools import process, schema_of, tool
+from ttc.tools.process import call_in_process
 
 
 class Mute(Exception):
@@ -71,6 +73,28 @@ def test_whatever_a_tool_raises_is_a_result(error: BaseException, is_async: bool
     results = called((made, {}), (add, {"a": 1}))
 
     assert [result.status for result in results] == ["error", "ok"]
+
+
+def test_no_number_of_calls_starts_more_processes_than_some(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A hundred at the same time take turns."""
+    alive: list[int] = []
+    peaks: list[int] = []
+
+    async def made(*_: Any) -> str:
+        alive.append(1)
+        peaks.append(len(alive))
+        await asyncio.sleep(0)
+        alive.pop()
+        return "7"
+
+    async def calls() -> list[str]:
+        return await asyncio.gather(*(call_in_process(print, [], 9) for _ in range(100)))
+
+    monkeypatch.setattr(process, "_called", made)
+    assert asyncio.run(calls()) == ["7"] * 100
+    assert max(peaks) == 16
 
 
 def test_an_iterator_is_no_result() -> None:

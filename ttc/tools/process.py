@@ -3,6 +3,8 @@
 The process is a new interpreter that imports the function's module by name, so nothing is forked
 and nothing pickled: arguments go in as JSON, and a text comes out. It is the user's own code, with
 the user's environment and rights; for code of a model there is the sandbox.
+No more than some work at once, so that no number of branches and calls fills the memory; who waits
+for a turn uses the call's own time.
 Cost: the start of an interpreter and of the module, about a tenth of a second.
 """
 
@@ -16,6 +18,7 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from ttc.tools.port import Arguments
 
@@ -23,6 +26,8 @@ __all__ = ["call_in_process", "place_of"]
 
 _MOST_AROUND = 65_536
 """Bytes of a reply beside its text."""
+_MOST_AT_ONCE = 16
+_turns: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
 
 
 def place_of(function: Callable[..., Any]) -> dict[str, Any]:
@@ -45,6 +50,12 @@ async def call_in_process(
     Raises:
         RuntimeError: it failed, as it says itself, or its process died.
     """
+    turns = _turns.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(_MOST_AT_ONCE))
+    async with turns:
+        return await _called(function, calls, max_bytes)
+
+
+async def _called(function: Callable[..., Any], calls: Sequence[Arguments], max_bytes: int) -> str:
     asked = json.dumps({**place_of(function), "calls": list(map(dict, calls))}).encode()
     process = await asyncio.create_subprocess_exec(
         sys.executable,
