@@ -29,7 +29,7 @@ _REACT = """You may use these tools:
 
 Write in this form, and stop after an action's input:
 Thought: what to do next
-Action: the name of the tool, one of: {names}
+Action: the name of one tool
 Action Input: its arguments, as a JSON object
 Observation: what came of it, which you are told
 (these four lines as often as needed)
@@ -50,8 +50,7 @@ def instruction(tools: Tools, *, must_call: bool = False) -> str:
         must_call: whether its turn has to be a call, which is then JSON alone.
     """
     lines = "\n".join(_line(tool["function"]) for tool in tools)
-    names = ", ".join(tool["function"]["name"] for tool in tools)
-    return (_MUST if must_call else _REACT).format(tools=lines, names=names)
+    return (_MUST if must_call else _REACT).format(tools=lines)
 
 
 def observed(results: Iterable[str]) -> str:

@@ -24,12 +24,26 @@ def qwen() -> Iterator[OpenAIEngine]:
         made.close()
 
 
+EXAMPLE = """To a question such as: What is 2 * 3?
+you write:
+Thought: I compute it.
+Action: calculator
+Action Input: {"expression": "2 * 3"}"""
+
+
 @pytest.mark.parametrize(
     ("calls", "result"), [("auto", '"role": "tool"'), ("react", 'Observation: \\"9999\\"')]
 )
 def test_an_agent_computes_on_it(qwen: OpenAIEngine, calls: Any, result: str) -> None:
     """In the server's own form of calls, and in lines: the model asks, and reads what comes."""
-    agent = Agent(tools=["calculator"], calls=calls, max_turns=1, max_tokens=64, temperature=0.0)
+    agent = Agent(
+        tools=["calculator"],
+        calls=calls,
+        max_turns=1,
+        max_tokens=64,
+        temperature=0.0,
+        instructions=EXAMPLE if calls == "react" else "",
+    )
     outcome = ttc.solve(
         "Compute 1234 + 8765 with the calculator and give the result.",
         agent,
