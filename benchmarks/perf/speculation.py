@@ -23,9 +23,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import speculation_peers
-from speculation_sweep import sweep
-
+from ttc.benchmarks.perf import speculation_peers
+from ttc.benchmarks.perf.speculation_sweep import sweep
 from ttc.benchmarks.results import write_result
 from ttc.engine.local import LocalEngine
 
@@ -227,8 +226,8 @@ def peers(folder: Path, options: argparse.Namespace) -> list[dict[str, Any]]:
 
 def chosen(options: argparse.Namespace) -> list[str]:
     """The prompts."""
-    texts = {"maths": MATHS, "code": CODE}[options.texts]
-    return (texts * options.prompts)[: options.prompts]
+    texts, count = {"maths": MATHS, "code": CODE}[options.texts], int(options.prompts)
+    return (texts * count)[:count]
 
 
 def main() -> None:

@@ -18,11 +18,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from drafters import Guesses, at_random, knowing
-
+from ttc.benchmarks.perf.drafters import Guesses, at_random, knowing
 from ttc.engine.local import LocalEngine
 
 # isort: split
+from ttc.engine.local.drafting.draft import Drafter
 from ttc.engine.local.drafting.ngram import NgramDrafter
 from ttc.engine.local.drafting.options import Drafting, drafting_of
 from ttc.engine.local.source import open_model
@@ -41,7 +41,7 @@ class Took(NamedTuple):
 
     seconds: float
     processor: float
-    texts: list[Sequence[int]]
+    texts: Sequence[Sequence[int]]
     usage: Usage
 
 
@@ -70,7 +70,7 @@ def _engines(
         return LocalEngine(open_model(model), name=model.stem, kv_bytes=kv_bytes, drafting=drafting)
 
     vocab, tokens = (source := open_model(model)).config.vocab, source.tokens
-    drafters = {
+    drafters: dict[str, Callable[[], Drafter]] = {
         "good": lambda: Guesses(knowing(texts, RIGHT)),
         "poor": lambda: NgramDrafter("own"),
         "random": lambda: Guesses(at_random(vocab)),
@@ -131,7 +131,8 @@ def _ratio(took: Mapping[str, Sequence[Took]], name: str, line: str) -> float:
     plain, other = ([getattr(t, line) for t in took[n]] for n in ("plain", name))
     pairs = range(0, len(plain), 2)
     ratios = [(plain[i] + plain[i + 1]) / (other[i] + other[i + 1]) for i in pairs]
-    return round(statistics.median(ratios), 3)
+    median: float = statistics.median(ratios)
+    return round(median, 3)
 
 
 def _lines(usage: Usage) -> dict[str, Any]:
