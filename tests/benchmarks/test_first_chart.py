@@ -157,8 +157,9 @@ def test_two_numbers_that_follow_each_other_are_found_for_any_spend(
     while (between := _between(line, number**power)) is not None:
         assert between not in line
         line[between] = _Line(between**power)
-    beside = [n for n in line if n in (int(number), int(number) + 1)]
-    assert len(beside) == 2 or number >= most * (1 - 1e-9) or number**power >= line[most].tokens
+    spend, tokens = number**power, sorted(point.tokens for point in line.values())
+    below = max((n for n in line if line[n].tokens <= spend), default=None)
+    assert below == most or spend in tokens or {below, (below or 0) + 1} <= set(line)
 
 
 def test_a_strategy_that_is_self_consistency_itself_gains_nothing_on_it() -> None:
