@@ -7,7 +7,7 @@ no laws and no clock.
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from ttc.types import Branch
@@ -31,14 +31,18 @@ class Held(NamedTuple):
     fresh: int = 0
 
 
-@dataclass
 class Memory:
     """Keys and values: what running calls pin, and what is kept of others while there is room."""
 
-    size: int
-    pinned: int = 0
-    kept: int = 0
-    segments: OrderedDict[Branch, _Segment] = field(default_factory=OrderedDict)
+    def __init__(self, size: int) -> None:
+        """An empty one for so many tokens."""
+        self.size = size
+        self.pinned = 0
+        """Tokens of running calls, with the room for their output."""
+        self.kept = 0
+        """Tokens of others."""
+        self.segments: OrderedDict[Branch, _Segment] = OrderedDict()
+        """The one that was used longest ago comes first."""
 
     def hold(self, branch: Branch, own: int) -> Held | None:
         """Pins a branch and room for output; `None` where there is too little."""
@@ -76,7 +80,7 @@ class Memory:
 
     def _evict(self) -> None:
         victims: list[_Segment] = []
-        for segment in self.segments.values():  # the one that was used longest ago comes first
+        for segment in self.segments.values():
             if self.pinned + self.kept <= self.size:
                 break
             if not segment.users:

@@ -11,8 +11,8 @@ import sys
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from functools import cache
-from types import NoneType, UnionType
-from typing import Any, Literal, Union, get_args, get_origin
+from types import NoneType, SimpleNamespace, UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 __all__ = ["kind_faults"]
 
@@ -46,8 +46,9 @@ def _hints(kind: type) -> Mapping[str, Any]:
         hint: Any = field.type
         if isinstance(hint, str):
             told = (c for c in kind.__mro__ if field.name in vars(c).get("__annotations__", {}))
+            alone = SimpleNamespace(__annotations__={field.name: hint})
             try:
-                hint = eval(hint, vars(sys.modules[next(told).__module__]))
+                hint = get_type_hints(alone, vars(sys.modules[next(told).__module__]))[field.name]
             except NameError:  # a name that is imported for type checkers alone
                 continue
         if _is_plain(hint):

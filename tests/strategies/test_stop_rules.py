@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import ttc
@@ -56,6 +56,7 @@ def test_adaptive_consistency_stops_on_a_clear_lead(
     assert rule(tally(answers, None)) is decided
 
 
+@settings(max_examples=40)
 @given(st.integers(0, 60), st.integers(0, 60))
 def test_the_integral_is_the_binomial_tail_for_two_answers(first: int, second: int) -> None:
     """Quadrature against the exact sum."""
@@ -63,6 +64,7 @@ def test_the_integral_is_the_binomial_tail_for_two_answers(first: int, second: i
         assert leads_all((first, second)) == pytest.approx(leads(first, second), abs=1e-6)
 
 
+@settings(max_examples=40)
 @given(COUNTS)
 def test_the_chances_of_all_answers_add_up(counts: Sequence[int]) -> None:
     """Exactly one of them is the most likely."""

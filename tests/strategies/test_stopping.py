@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.core.lab import solved, talker
@@ -87,6 +87,7 @@ def test_stopping_early_never_changes_a_weighted_answer(
     assert [c.answer for c, _ in early.ranking()][:1] == [c.answer for c, _ in whole.ranking()][:1]
 
 
+@settings(max_examples=40)
 @given(st.integers(0, 2**32))
 def test_self_consistency_gives_the_answer_of_the_whole_vote(seed: int) -> None:
     """With all its calls, and for less."""
