@@ -57,7 +57,8 @@ class Scored:
 
 def confidence(at_least: float) -> Confidence:
     """A rule for `Cascade(accept=)`: the selector was at least this sure."""
-    if not isinstance(at_least, int | float) or not 0 <= at_least <= 1:
+    given: object = at_least
+    if not (isinstance(given, int | float) and 0 <= given <= 1):
         raise ValueError(f"a confidence lies in [0, 1], not {at_least!r}")
     return Confidence(at_least)
 

@@ -166,7 +166,7 @@ def test_what_is_dropped_gives_its_memory_back_before_the_next_decision() -> Non
     law = SimulatedProblem(id="p", success=1.0, lengths=Lengths(median=60), prompt_tokens=7)
     engine = Simulator([law], hardware=Hardware(seconds_per_token=0.01), clock=clock)
     policy = Watching(4, drops={1: 3})
-    policy.look["count"] = lambda: engine.pool.pinned
+    policy.look["count"] = lambda: engine.memory.pinned
     graph = Probing(check(), held=policy, window=3, steps=FixedLength(100)) >> Vote()
     clock.run(_solve(graph, engine, clock, Budget(tokens=10_000), seed=1))
 
