@@ -23,6 +23,7 @@ import threading
 import time
 from collections import Counter
 from concurrent.futures import CancelledError, Future, wait
+from ctypes import CDLL
 from dataclasses import fields
 from pathlib import Path
 from random import Random
@@ -267,10 +268,11 @@ def bits(branch: Branch) -> tuple[Any, ...]:
 
 
 def held() -> dict[str, int]:
-    """What the process holds: bytes of memory, open files, threads, and calls."""
+    """What the process holds: bytes of memory of its own, open files, threads, and calls."""
     gc.collect()
+    CDLL(None).malloc_trim(0)  # what glibc keeps for later is held by nobody
     status = Path("/proc/self/status").read_text()
-    memory = int(status.split("VmRSS:")[1].split()[0]) << 10
+    memory = int(status.split("RssAnon:")[1].split()[0]) << 10
     files = len(list(Path("/proc/self/fd").iterdir()))
     calls = sum(isinstance(each, Call) for each in gc.get_objects())
     threads = threading.active_count()
@@ -299,6 +301,7 @@ def run(soak: Soak, seconds: float) -> tuple[int, list[dict[str, int]]]:
         if rounds % LIVES == 0:
             soak.die()
         samples.append(held())
+        print(f"after {rounds * ROUND} operations: {samples[-1]}", flush=True)
     return rounds * ROUND, samples
 
 
@@ -314,7 +317,9 @@ def main() -> int:
     operations, samples = run(soak, seconds)
     soak.stop()
     growth = grown(samples)
-    missing = sorted({*get_args(Kind), "reader gone", "reader stopped"} - {*soak.ended})
+    missing = sorted(
+        {*get_args(Kind), "reader gone", "reader stopped"} - {*soak.ended, *soak.totals}
+    )
     leaks = [name for name in ("files", "threads", "calls") if growth[name] > 0]
     leaks += ["memory"] if growth["memory"] > GROWTH else []
     found: dict[str, Value] = {
@@ -324,7 +329,7 @@ def main() -> int:
         **{f"ended: {name}": count for name, count in sorted(soak.ended.items())},
         **{f"made: {name}": count for name, count in sorted(soak.totals.items())},
         **{f"grown: {name}": value for name, value in growth.items()},
-        "memory": samples[-1]["memory"],
+        **{f"held: {name}": value for name, value in samples[-1].items()},
         "leaks": ", ".join(leaks) or "none",
         "ends that never came": ", ".join(missing) or "none",
     }

@@ -130,9 +130,11 @@ class Admission:
                 closed.add(call.owner)
             if verdict == "pages" and not self._stands_back(call):
                 break
-        if not (self._left or self._gave_way or waits_for_prefix):
+        left, gave_way = self._left, self._gave_way
+        if not (left or gave_way or waits_for_prefix):
             self._stuck_at = self._tree.num_available
-        return self._left, self._gave_way
+        self._running, self._left, self._gave_way = [], [], []  # calls that end are not kept
+        return left, gave_way
 
     def _promise(self) -> None:
         """Adds up what running calls may need, and makes those certain that can be."""

@@ -216,6 +216,8 @@ class Kernels:
     def load_formats(self, kinds: Set[int]) -> None:
         """Loads the kernels of formats of files, which the step finds from then on."""
         missing = sorted(kinds - {INT8, *self._formats})
+        if not missing:
+            return
         found = load_libraries([(*self.options, f"-DFORMAT={kind}") for kind in missing], "blocks")
         for kind, blocks in zip(missing, found, strict=True):
             blocks.pack_blocks.argtypes = [*[c_void_p] * 3, *[c_int32] * 3, c_void_p]
