@@ -25,7 +25,7 @@ from ttc.types import Branch, Candidate, Sampling, Score
 __all__ = ["Lessons"]
 
 
-@dataclass(kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Lessons:
     """The lessons of one search."""
 

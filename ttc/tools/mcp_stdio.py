@@ -48,20 +48,19 @@ async def program_streams(
     heard, read = anyio.create_memory_object_stream[Any](0)
     write, asked = anyio.create_memory_object_stream[Any](0)
     ends: list[asyncio.BaseTransport] = []
+    tasks: list[asyncio.Task[None]] = []
     try:
-        async with heard, read, write, asked:
-            talk = _Talk(program, *await _connected(program, ends), heard)
-            tasks = [asyncio.create_task(talk.listen()), asyncio.create_task(talk.speak(asked))]
-            try:
-                yield read, write
-            finally:
-                for task in tasks:
-                    task.cancel()
-                await asyncio.wait(tasks)
+        talk = _Talk(program, *await _connected(program, ends), heard)
+        tasks += [asyncio.create_task(talk.listen()), asyncio.create_task(talk.speak(asked))]
+        yield read, write
     finally:
+        for task in tasks:
+            task.cancel()
+        for stream in (heard, read, write, asked):
+            stream.close()
         for end in ends:
             end.close()
-        await asyncio.shield(_ended(program))
+        await asyncio.shield(_ended(program, tasks))
 
 
 def _started(command: Sequence[str], env: Mapping[str, str]) -> subprocess.Popen[bytes]:
@@ -182,8 +181,9 @@ class _Talk:
         await self._writer.drain()
 
 
-async def _ended(program: subprocess.Popen[bytes]) -> None:
+async def _ended(program: subprocess.Popen[bytes], tasks: Sequence[asyncio.Task[None]]) -> None:
     """Waits for the end of a program that nobody speaks to; sees to it, where it does not come."""
+    await asyncio.gather(*tasks, return_exceptions=True)
     for sign in (None, signal.SIGTERM, signal.SIGKILL):
         if sign is not None:
             _signal(program, sign)

@@ -8,7 +8,7 @@ by construction: nothing is padded and nothing is probed. It is the same on ever
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import torch
 import torch.nn.functional as F
@@ -69,12 +69,7 @@ class NativeModel:
         keeps_codes: bool = False,
         kv_dtype: torch.dtype = torch.bfloat16,
     ) -> None:
-        self.check(config)
-        if kv_dtype == torch.int8 and config.head_dim % 4:
-            raise EngineError(
-                f"keys and values cannot be int8 in heads of size {config.head_dim}, which is no "
-                "multiple of 4; leave kv_type out"
-            )
+        self.check(config, kv_dtype)
         self.config, self.costs = config, kv_costs(config, kv_dtype)
         self._kv_dtype = kv_dtype
         self._kernels, self._sampler = kernels, NativeSampler(kernels)
@@ -107,9 +102,7 @@ class NativeModel:
                 "the model's file holds plain numbers and no codes to compute with; load it with "
                 "arithmetic='int8'"
             )
-        weights_are = f"file({'+'.join(sorted(packer.formats))})" if keeps_codes else "int8"
-        kv = "int8" if kv_dtype == torch.int8 else "bf16"
-        self.numerics = f"{weights_are}/{GROUP} attention={CHUNK}/{SEGMENT} kv={kv}"
+        self.numerics = _numerics(packer.formats if keeps_codes else (), kv_dtype)
         """The types and kernels that decide the bits of a result."""
         self.bytes_per_weight = packer.num_bytes / packer.num_weights
         norm = self._norm = vector(weights["output_norm.weight"])
@@ -128,8 +121,13 @@ class NativeModel:
         )
 
     @staticmethod
-    def check(config: ModelConfig) -> None:
+    def check(config: ModelConfig, kv_dtype: torch.dtype = torch.bfloat16) -> None:
         """Whether the kernels have room for a model's heads; raises `EngineError` if not."""
+        if kv_dtype == torch.int8 and config.head_dim % 4:
+            raise EngineError(
+                f"keys and values cannot be int8 in heads of size {config.head_dim}, which is no "
+                "multiple of 4; leave kv_type out"
+            )
         if config.group > _MAX_GROUP or config.head_dim > _MAX_HEAD_DIM:
             raise EngineError(
                 f"the kernels have room for {_MAX_GROUP} query heads of size {_MAX_HEAD_DIM} for "
@@ -226,3 +224,10 @@ class NativeModel:
         values = values.float().contiguous()
         self._kept.append(values)
         return values.data_ptr()
+
+
+def _numerics(formats: Iterable[str], kv_dtype: torch.dtype) -> str:
+    """The name of an arithmetic, with the formats whose codes it keeps."""
+    weights = f"file({'+'.join(sorted(formats))})" if formats else "int8"
+    kv = "int8" if kv_dtype == torch.int8 else "bf16"
+    return f"{weights}/{GROUP} attention={CHUNK}/{SEGMENT} kv={kv}"
