@@ -104,7 +104,7 @@ def test_a_text_is_the_graph_that_it_says(text: str, graph: Node) -> None:
         ("vote(m=1)", "unexpected keyword argument 'm'; its options are .*weighted"),
         ("cascade(3, accept=confidence(0.5))", "a rung is a graph, not 3"),
         ("best_of_n(verifier=4)", "4 is no verifier"),
-        ("confidence('a')", "not supported between"),
+        ("confidence('a')", "a confidence lies in"),
         ("sample(tail=tail(cue=5)) >> vote()", "a tail's cue is a text"),
         ("sample(n=2) | vote()", "takes finished candidates and is given open"),
     ],

@@ -55,6 +55,13 @@ def chunks(client: Client, *texts: str) -> list[tuple[Client, Chunk]]:
     return [(client, Chunk(text=text, token_ids=())) for text in texts]
 
 
+def join_tellers() -> None:
+    """Waits for threads whose callbacks have returned by now."""
+    for thread in threading.enumerate():
+        if thread.name == "ttc-teller":
+            thread.join(WAIT_S)
+
+
 def test_each_is_told_in_order(teller: Teller[Client]) -> None:
     """Whoever is told beside it."""
     clients = [Client() for _ in range(5)]
@@ -79,6 +86,7 @@ def test_a_callback_that_does_not_return_keeps_nobody_waiting(teller: Teller[Cli
         assert client.is_told.wait(WAIT_S)
         client.go.set()
     teller.close()
+    join_tellers()
     assert [client.texts for client in held] == [["a", "b"], ["a", "b"]]
 
 
@@ -91,9 +99,7 @@ def test_threads_end_with_what_they_had_to_tell(teller: Teller[Client]) -> None:
     for client in held:
         client.go.set()
     teller.close()
-    for thread in threading.enumerate():
-        if thread.name == "ttc-teller":
-            thread.join(WAIT_S)
+    join_tellers()
 
     assert not any(thread.name == "ttc-teller" for thread in threading.enumerate())
 
