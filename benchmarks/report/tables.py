@@ -89,7 +89,7 @@ def percent(value: float | None) -> str:
 
 def points(value: float) -> str:
     """A difference of shares."""
-    return f"{100 * value:+.1f}"
+    return f"{100 * value:+z.1f}"
 
 
 def spend(value: float | None, resource: str) -> str:

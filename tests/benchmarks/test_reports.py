@@ -16,6 +16,7 @@ from ttc.benchmarks.report import svg
 from ttc.benchmarks.report.compare import chosen, disagreements
 from ttc.benchmarks.report.html import page
 from ttc.benchmarks.report.study import read_study
+from ttc.benchmarks.report.tables import points
 from ttc.benchmarks.report.write import write_report
 from ttc.errors import RecordError
 from ttc.ports import Request
@@ -51,6 +52,10 @@ def browser() -> Iterator[Any]:
         made = play.chromium.launch(executable_path=str(CHROMIUM), args=["--no-sandbox"])
         yield made
         made.close()
+
+
+def test_a_difference_that_rounds_to_nothing_has_no_minus() -> None:
+    assert [points(value) for value in (-0.0001, 0.0, -0.01)] == ["+0.0", "+0.0", "-1.0"]
 
 
 def test_the_page_shows_in_a_browser_what_models_wrote_as_text(folder: Path, browser: Any) -> None:
