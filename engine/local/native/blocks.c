@@ -206,17 +206,21 @@ void multiply_blocks(
     const int panels = padded(matrix->outputs, PANEL) / PANEL, count = (panels + TILE_PANELS - 1) / TILE_PANELS;
     const int groups = x->columns / COLUMNS;
     struct term *terms = malloc((size_t)num_rows * groups * sizeof *terms);
+    const int is_few = num_rows <= TILE_ROWS; /* so few that threads would take longer to meet than one to find all */
+    if (is_few) find_terms(x, 0, num_rows, terms);
 #pragma omp parallel
     {
+        if (!is_few) {
 #pragma omp for schedule(static)
-        for (int row = 0; row < num_rows; row += TILE_ROWS) {
-            int rows = num_rows - row < TILE_ROWS ? num_rows - row : TILE_ROWS;
-            find_terms(x, row, rows, terms + (size_t)row * groups);
+            for (int row = 0; row < num_rows; row += TILE_ROWS) {
+                int rows = num_rows - row < TILE_ROWS ? num_rows - row : TILE_ROWS;
+                find_terms(x, row, rows, terms + (size_t)row * groups);
+            }
         }
         uint8_t *room = 0; /* without one, each tile unpacks for itself, to the same bits */
         if (num_rows >= MANY_ROWS && FORMAT != Q8)
             room = aligned_alloc(LINE, (size_t)TILE_PANELS * PANEL * x->columns);
-#pragma omp for schedule(static)
+#pragma omp for schedule(static) nowait
         for (int s = 0; s < count; s++) {
             int panel = s * TILE_PANELS, at_once = panel + TILE_PANELS <= panels ? TILE_PANELS : 1;
             for (; panel < panels && panel < (s + 1) * TILE_PANELS; panel += at_once)
