@@ -40,7 +40,7 @@ class Lessons:
     """How many turns the search asks for before it sees the result of the first."""
     last: int
     """The number of its last turn."""
-    _drawn: dict[int, Branch] = field(default_factory=dict)
+    _drawn: dict[int, Branch] = field(default_factory=dict, init=False)
 
     async def draw(self, candidate: Candidate, score: Score, number: int, index: int) -> None:
         """Reflects on a trajectory that has ended, if it failed and a later turn can learn of it.

@@ -299,7 +299,7 @@ class Driver:
         except BudgetExceeded as refusal:
             return replace(landed, refusal=refusal)
         except EngineError:
-            return landed
+            pass
         return landed
 
     async def _compared(self, flight: _Flight, work: Comparison) -> _Landed:

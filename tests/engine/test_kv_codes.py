@@ -12,7 +12,7 @@ import torch
 
 from tests.engine.conftest import TINY, tiny_weights
 from tests.engine.reference import ids_of, logits_of
-from tests.engine.test_native import PORTABLE, TREE, attended, grown, random
+from tests.engine.test_native import PORTABLE, TREE, attended, grown, on_copies, random
 from ttc.engine.local import LocalEngine
 from ttc.engine.local.config import ModelConfig
 from ttc.engine.local.kv import KVPool
@@ -123,11 +123,7 @@ def test_rows_that_share_pages_have_the_bits_of_rows_that_do_not() -> None:
     pool = made.make_pool(200)
     with torch.inference_mode():
         spans = grown(made, pool, TREE)
-        copies, free = [], 40
-        for span in spans:
-            pages = range(free, free := free + len(span.pages))
-            pool.copy(list(zip(span.pages, pages, strict=True)))
-            copies.append(Span(pages=pages, start=span.start, count=1))
+        copies = on_copies(pool, spans)
         ids, rows = ids_of(6), torch.arange(6)
         tied = made.forward(ids, Plan(spans), pool, rows).clone()
         untied = made.forward(ids, Plan(copies), pool, rows).clone()

@@ -247,6 +247,16 @@ def grown(model: NativeModel, pool: KVPool, tree: list[list[int]]) -> list[Span]
     return spans
 
 
+def on_copies(pool: KVPool, spans: list[Span]) -> list[Span]:
+    """The same spans, each on pages of its own, the first of which is the fortieth."""
+    copies, free = [], 40
+    for span in spans:
+        pages = range(free, free := free + len(span.pages))
+        pool.copy(list(zip(span.pages, pages, strict=True)))
+        copies.append(Span(pages=pages, start=span.start, count=1))
+    return copies
+
+
 TREE = [
     [0, 1, 2, 3, 4, 5, 6, *range(20, 33)],  # into a second segment
     [0, 1, 2, 3, 4, 5, 6, *range(20, 32), 33],
@@ -263,11 +273,7 @@ def test_rows_that_share_pages_have_the_bits_of_rows_that_do_not(folder: Path) -
     pool = model.make_pool(200)
     with torch.inference_mode():
         spans = grown(model, pool, TREE)
-        copies, free = [], 40
-        for span in spans:
-            pages = range(free, free := free + len(span.pages))
-            pool.copy(list(zip(span.pages, pages, strict=True)))
-            copies.append(Span(pages=pages, start=span.start, count=1))
+        copies = on_copies(pool, spans)
         ids, rows = ids_of(6), torch.arange(6)
         tied = model.forward(ids, Plan(spans), pool, rows).clone()
         untied = model.forward(ids, Plan(copies), pool, rows).clone()

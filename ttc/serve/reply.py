@@ -20,7 +20,7 @@ from ttc.serve.thoughts import split
 from ttc.serve.tools import calls_of
 from ttc.types import Branch, Candidate, Outcome, Usage
 
-__all__ = ["Choice", "Token", "choices_of", "namer", "told_of", "tops_of", "usage_of"]
+__all__ = ["Choice", "Token", "by_id", "choices_of", "namer", "told_of", "tops_of", "usage_of"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -203,10 +203,15 @@ def _pieces(engine: Engine, segment: Branch) -> list[str]:
     return pieces
 
 
+def by_id(token: int) -> str:
+    """The name of a token by its id, as vLLM has it."""
+    return f"token_id:{token}"
+
+
 def namer(engine: Engine, ask: Ask) -> Callable[[int], str] | None:
     """What names a token: by its id where that is asked for, or by its text where it is known."""
     if ask.names_by_id:
-        return "token_id:{}".format
+        return by_id
     spells = speller(engine)
     return None if spells is None else lambda token: spells.spell(token).decode(errors="replace")
 

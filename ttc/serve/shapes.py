@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ttc.serve.job import Job
-from ttc.serve.reply import Choice, Token, namer, told_of, usage_of
+from ttc.serve.reply import Choice, Token, by_id, namer, told_of, usage_of
 
 __all__ = [
     "Told",
@@ -198,7 +198,7 @@ def _prompt(job: Job, choice: int) -> list[Token]:
 
 
 def _name(job: Job, token: Token) -> str:
-    return f"token_id:{token.id}" if job.ask.names_by_id else token.text
+    return by_id(token.id) if job.ask.names_by_id else token.text
 
 
 def _entry(job: Job, token: Token) -> dict[str, Any]:
