@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import ttc
+from tests.tools.lab import EXAMPLE
 from ttc import Outcome
 from ttc.engine.local import LocalEngine
 from ttc.engine.local.path import path_tokens
@@ -12,12 +13,6 @@ from ttc.strategies import Agent
 
 pytestmark = pytest.mark.model
 pytest.importorskip("llguidance", reason="constraints need the extra `local`")
-
-EXAMPLE = """To a question such as: What is 2 * 3?
-you write:
-Thought: I compute it.
-Action: calculator
-Action Input: {"expression": "2 * 3"}"""
 
 
 def asked(model: LocalEngine, seed: int) -> Outcome:

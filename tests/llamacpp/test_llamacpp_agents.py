@@ -9,6 +9,7 @@ import pytest
 
 import ttc
 from tests.llamacpp.server import serving
+from tests.tools.lab import EXAMPLE
 from ttc import Budget
 from ttc.engine.openai import OpenAIEngine, Service, connect
 from ttc.strategies import Agent
@@ -22,13 +23,6 @@ def qwen() -> Iterator[OpenAIEngine]:
         made = connect(Service(model="qwen", urls=(url,)))
         yield made
         made.close()
-
-
-EXAMPLE = """To a question such as: What is 2 * 3?
-you write:
-Thought: I compute it.
-Action: calculator
-Action Input: {"expression": "2 * 3"}"""
 
 
 @pytest.mark.parametrize(

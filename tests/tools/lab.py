@@ -16,6 +16,7 @@ from ttc.tools import FunctionTool, ToolResult, tool
 from ttc.types import Candidate
 
 __all__ = [
+    "EXAMPLE",
     "Counter",
     "add",
     "called",
@@ -32,6 +33,13 @@ __all__ = [
     "shout",
     "used",
 ]
+
+EXAMPLE = """To a question such as: What is 2 * 3?
+you write:
+Thought: I compute it.
+Action: calculator
+Action Input: {"expression": "2 * 3"}"""
+"""A turn that a small model can go by."""
 
 
 @tool(effect="pure")
