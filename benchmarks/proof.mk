@@ -35,8 +35,8 @@ LIVE ?= gsm8k[300:500]
 AGENTS ?= gsm8k[300:500]
 AGENT_SUMS ?= chain_sum[0:200]
 PARITY ?= gsm8k[300:400]
-SMOKE ?= game24[900:950] gsm8k[0:50] human_eval[0:50]
 SAMPLES ?= 32
+GAME24_SAMPLES ?= 32
 PARITY_SAMPLES ?= 16
 MATH500_SAMPLES ?= 16
 CHAIN_SUM_SAMPLES ?= 64
@@ -54,8 +54,8 @@ LIVE ?= gsm8k[300:340]
 AGENTS ?= gsm8k[300:340]
 AGENT_SUMS ?= chain_sum[0:30]
 PARITY ?= gsm8k[300:340]
-SMOKE ?= game24[900:910] gsm8k[0:10] human_eval[0:10]
 SAMPLES ?= 8
+GAME24_SAMPLES ?= 32
 PARITY_SAMPLES ?= 8
 MATH500_SAMPLES ?= 8
 CHAIN_SUM_SAMPLES ?= 16
@@ -74,9 +74,10 @@ FROM_POOL = --repeats $(REPEATS) --budget tokens=$(TABLE_TOKENS)
 GREEDY = --strategy "greedy: greedy(max_tokens=400)" --budget tokens=1000
 ONE = --strategy "one: sample(n=1, temperature=0.8, max_tokens=400) >> vote()"
 DRAWN = sample(n='budget', temperature=0.8, max_tokens=400)
+BEST = --strategy "best: $(DRAWN) >> sequence_probability() >> best()"
 VOTES = --strategy "vote: $(DRAWN) >> vote()" \
 	--strategy "weighted: $(DRAWN) >> sequence_probability() >> vote(weighted=True)" \
-	--strategy "best: $(DRAWN) >> sequence_probability() >> best()"
+	$(BEST)
 RULES = --strategy "beta: sample(n='budget', temperature=0.8, max_tokens=400, ahead=1) >> vote(stop=adaptive_consistency())" \
 	--strategy "e-process: sample(n='budget', temperature=0.8, max_tokens=400, ahead=1) >> vote(stop=anytime_valid())"
 VOTED = --compare "vote > one" --compare "weighted > vote" --compare "best > vote"
@@ -107,11 +108,11 @@ help: ## these lines
 folder:
 	@mkdir -p $(OUT)
 
-smoke: ## a few problems of three tasks, to see that all of it works
-	$(EVAL) $(foreach task,$(SMOKE),"$(task)") --model $(MODEL) --budget tokens=1000,4000 \
-		--strategy "greedy: greedy(max_tokens=400)" $(LIVE_VOTE) \
-		--strategy "weighted: sample(n='budget', temperature=0.8, max_tokens=400, ahead=8) >> sequence_probability() >> vote(weighted=True)" \
-		--compare "vote > greedy" --compare "weighted > vote" -o $(RUN)/smoke --json $(RESULTS)/proof_smoke.json
+smoke: ## three tasks on 50 problems each, at 1,000 and 4,000 tokens, in folders of its own
+	$(MAKE) --no-print-directory -f $(firstword $(MAKEFILE_LIST)) pool-gsm8k pool-human_eval pool-game24 greedy-tasks \
+		table-gsm8k table-human_eval table-game24 GSM8K="gsm8k[0:50]" HUMAN_EVAL="human_eval[0:50]" \
+		GAME24="game24[900:950]" SAMPLES=16 GAME24_SAMPLES=150 TABLE_TOKENS=1000,4000 \
+		OUT=$(OUT)/smoke RUN=$(OUT)/smoke RESULTS=$(RESULTS)/smoke
 
 pools: $(POOLS) ## completions of every task; one that was cut short goes on
 
@@ -128,7 +129,7 @@ pool-math500: folder
 	$(SAMPLE) "$(MATH500)" --shuffle -n $(MATH500_SAMPLES) --model $(MODEL) -o $(OUT)/math500.jsonl
 
 pool-game24: folder
-	$(SAMPLE) "$(GAME24)" -n $(SAMPLES) --model $(MODEL) -o $(OUT)/game24.jsonl
+	$(SAMPLE) "$(GAME24)" -n $(GAME24_SAMPLES) --model $(MODEL) -o $(OUT)/game24.jsonl
 
 pool-chain_sum: folder
 	$(SAMPLE) "$(CHAIN_SUM)" -n $(CHAIN_SUM_SAMPLES) --model $(SMALL) -o $(OUT)/chain_sum.jsonl
@@ -160,7 +161,8 @@ table-gsm8k:
 
 table-human_eval:
 	$(EVAL) "$(HUMAN_EVAL)" --pool $(OUT)/human_eval.jsonl $(FROM_POOL) $(ONE) \
-		--strategy "tested: $(DRAWN) >> unit_tests() >> best()" --compare "tested > one" -o $(RUN)/table-human_eval \
+		$(BEST) --strategy "tested: $(DRAWN) >> unit_tests() >> best()" --compare "best > one" \
+		--compare "tested > one" -o $(RUN)/table-human_eval \
 		--json $(RESULTS)/proof_human_eval.json
 
 table-math500:

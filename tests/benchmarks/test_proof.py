@@ -22,13 +22,13 @@ pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="make is no
 
 
 def _commands(*arguments: str) -> list[list[str]]:
-    """What a target would run, without the folders that it makes, whoever runs the tests."""
+    """What a target would run, of ttc and of Python, whoever runs the tests."""
     command = ["make", "-n", "-f", "benchmarks/proof.mk", "TTC=ttc", "PY=python", *arguments]
     apart = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
     done = subprocess.run(command, cwd=ROOT, env=apart, capture_output=True, text=True, check=True)
     assert done.stderr == ""
     lines = done.stdout.replace("\\\n", " ").splitlines()
-    return [shlex.split(line) for line in lines if not line.startswith("mkdir")]
+    return [shlex.split(line) for line in lines if line.startswith(("ttc ", "python "))]
 
 
 def _options(command: list[str]) -> dict[str, Any]:
