@@ -38,6 +38,7 @@ from ttc.constraints import Pattern
 from ttc.engine.local import LocalEngine
 from ttc.engine.local.call import Call
 from ttc.engine.local.hub.models import find
+from ttc.engine.local.path import path_tokens
 from ttc.errors import EngineError
 from ttc.ports import Request, Steerable
 from ttc.types import Branch, Problem, Sampling
@@ -169,7 +170,8 @@ class Soak:
         """Scores a branch's end, or asks what comes next or for hidden states."""
         branch = self.random.choice(self.branches)
         if self.random.random() < 0.1:
-            reading: Any = self.engine.hidden(branch, [branch.num_tokens - 1])
+            last = len(path_tokens(branch)) - 1  # without the end tokens that closed its segments
+            reading: Any = self.engine.hidden(branch, [last])
         elif branch.parent is not None and branch.token_ids:
             reading = self.engine.score(branch.parent, [branch])
         else:

@@ -366,9 +366,7 @@ class Batch:
     def _commit(self, pieces: Seq[Piece], drawn: Drawn, notes: Seq[_Note]) -> None:
         """Takes a step's results over, and tells them."""
         blocks = blocks_of(pieces)
-        faults: dict[Call, str] = {
-            block.sequence: drawn.faults[block.row] for block in blocks if block.row in drawn.faults
-        }
+        faults = _faults_of(blocks, drawn.faults)
         faults |= {note.reading: NOT_FINITE for note in notes if note.facts is None}
         for call, count, _, _, drafts in pieces:
             if not faults or faults.get(call) != NOT_FINITE:
@@ -397,9 +395,7 @@ class Batch:
                 for block in blocks:
                     block.sequence.confirm_draft()
             self.counters.rejected_draft_tokens -= len(blocks)
-            faults: dict[Call, str] = {
-                b.sequence: all_faults[b.row] for b in blocks if b.row in all_faults
-            }
+            faults = _faults_of(blocks, all_faults)
             for block in blocks:
                 if faults.get(block.sequence) != NOT_FINITE:
                     self._record(block.sequence, 1)
@@ -480,6 +476,14 @@ class Batch:
         """Makes the next tokens of a call known to the tree."""
         start = call.path.length
         self._shares_changed |= self.tree.record(call.path, call.tokens[start : start + count])
+
+
+def _faults_of(blocks: Iterable[Block], faults: Mapping[int, str]) -> dict[Call, str]:
+    """Why nothing could be drawn for sequences, by the rows of which that holds."""
+    if not faults:
+        return {}
+    faulty = ((block.sequence, faults[block.row]) for block in blocks if block.row in faults)
+    return {sequence: sequence.explained(fault) for sequence, fault in faulty}
 
 
 def _finite(outputs: torch.Tensor) -> list[Facts | None]:

@@ -8,8 +8,7 @@ from copy import copy
 from ttc.engine.local.grammar import Grammar
 from ttc.engine.local.path import segment_tokens
 from ttc.engine.local.penalties import Bias, SeenTokens
-from ttc.engine.local.sample import Draw
-from ttc.errors import EngineError
+from ttc.engine.local.sample import NONE_ALLOWED, Draw
 from ttc.ports import Request
 from ttc.types import Branch, Sampling
 
@@ -68,12 +67,10 @@ class Drawing:
         if self._grammar is not None:
             self._grammar.accept(token)
 
-    def explained(self, error: EngineError) -> EngineError:
-        """An error, with what went wrong in the constraint, if anything did."""
-        fault = self._grammar.error if self._grammar is not None else ""
-        if not fault:
-            return error
-        return EngineError(f"{error}: {fault}", output_tokens=error.output_tokens)
+    def explained(self, fault: str) -> str:
+        """Why nothing can be drawn, with what went wrong in the constraint, if anything did."""
+        reason = self._grammar.error if self._grammar is not None and fault == NONE_ALLOWED else ""
+        return f"{fault}: {reason}" if reason else fault
 
 
 def _seen(branch: Branch, sampling: Sampling) -> SeenTokens:

@@ -110,6 +110,10 @@ class Sequence(Call):
         """How its next token is drawn, and those after each of some drafted tokens."""
         return self._drawing.draws(len(self.tokens), drafts)
 
+    def explained(self, fault: str) -> str:
+        """Why nothing can be drawn for it, with what its constraint says of that."""
+        return self._drawing.explained(fault)
+
     @property
     def draft_room(self) -> int:
         """Drafted tokens that may be computed along with its next token: each may be followed."""
@@ -209,7 +213,7 @@ class Sequence(Call):
     def fail(self, error: EngineError) -> None:
         """Ends the call with an error, unless it has ended."""
         if self.claim():
-            self.future.set_exception(self._drawing.explained(error))
+            self.future.set_exception(error)
 
     def claim(self) -> bool:
         """Whether the future may be given its result now: once, and not after a cancellation.

@@ -19,6 +19,7 @@ from ttc.constraints import Choice, Constraint, Pattern, Schema
 from ttc.engine.local import LocalEngine
 from ttc.engine.local.grammar import Grammar, Grammars
 from ttc.engine.local.text.tokenizer import TextTokens
+from ttc.errors import EngineError
 from ttc.ports import Request
 from ttc.types import Branch
 from ttc.verifiers import JsonSchema
@@ -373,6 +374,35 @@ def test_given_text_that_the_constraint_does_not_allow_is_refused(
     begun = engine.submit(ask("xyz", 3, constraint=constraint)).future.result()
     with pytest.raises(ValueError, match=r"goes on from a text .* does not allow: .*z"):
         engine.submit(ask(engine.append(begun, "z"), 9, constraint=constraint))
+
+
+def test_a_grammar_that_gives_up_ends_its_call_and_says_why(
+    engine: LocalEngine, ask: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing can be drawn any more; llguidance knows the reason."""
+    request = ask("abc", 6, constraint=Pattern("[ab]{8}"))
+    engine.submit(request).future.result()  # compiles it
+    monkeypatch.setattr(Grammar, "_is_dead", lambda _: True)
+    monkeypatch.setattr(Grammar, "error", "it took too many steps")
+    with pytest.raises(EngineError, match="can be drawn: it took too many steps"):
+        engine.submit(request).future.result(60)
+
+
+def test_who_stops_reading_has_an_error_whatever_the_grammar_does(
+    engine: LocalEngine, ask: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The engine may be changing the grammar's state, which is one thread's alone."""
+
+    def leave(_: object) -> None:
+        raise ConnectionError
+
+    def in_use(_: Grammar) -> str:
+        raise RuntimeError("Already mutably borrowed")
+
+    monkeypatch.setattr(Grammar, "error", property(in_use))
+    call = engine.submit(ask("abc", 6, constraint=Pattern("[ab]{8}")), leave)
+    with pytest.raises(EngineError, match="on_chunk failed"):
+        call.future.result(60)
 
 
 def test_constrained_rows_change_nothing_for_others(
