@@ -16,9 +16,10 @@ CLIENTS := .venv-clients
 LLAMA := .venv-llamacpp
 LLAMA_SERVER ?=
 
-# How OpenMP's threads wait: a busy neighbour must not slow the engine tenfold.
-export OMP_WAIT_POLICY := PASSIVE
+# How OpenMP's threads wait, as `engine/local/threads.py` says.
+export OMP_WAIT_POLICY := ACTIVE
 export GOMP_SPINCOUNT := 2000
+export KMP_BLOCKTIME := 0
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
@@ -44,6 +45,8 @@ types: $(VENV)/.test ## mypy, strict
 sizes: $(VENV)/.test ## files and functions stay small; a part of `fast`
 	$(PY) -m pytest tests/meta/test_sizes.py
 
+# pytest's workers leave no core free to wait on.
+fast: export OMP_WAIT_POLICY := PASSIVE
 fast: $(VENV)/.test ## every test that needs no model
 	$(PY) -m pytest -n auto -m "not model"
 

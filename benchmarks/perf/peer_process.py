@@ -23,13 +23,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TextIO
 
-__all__ = ["PEERS", "Done", "Peer", "started"]
+__all__ = ["PEERS", "Done", "Peer", "outside", "started"]
 
 HERE = Path(__file__).resolve().parent
 PEERS = ("openvino", "vllm", "llama.cpp")
 BATCHES = (64, 32)
 """How many samples llama.cpp computes at once: what is faster counts."""
 OVERHEAD = 256  # tokens of context beyond what is needed
+_OURS = ("PYTHONPATH", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
 
 
 class Done(NamedTuple):
@@ -119,11 +120,16 @@ class LlamaBench:
         options = [str(word) for option in sizes.items() for word in option]
         command = [str(self._folder / "llama-batched-bench"), "-m", str(self._model), *options]
         command += ["-pps", "-kvu", "--output-format", "jsonl"]
-        environment = os.environ | {"LD_LIBRARY_PATH": str(self._folder)}
+        environment = outside() | {"LD_LIBRARY_PATH": str(self._folder)}
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
         lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
         found: dict[str, float] = json.loads(lines[-1])
         return found
+
+
+def outside() -> dict[str, str]:
+    """The environment without our settings, which are none of a peer's."""
+    return {name: value for name, value in os.environ.items() if name not in _OURS}
 
 
 @contextmanager
@@ -136,8 +142,6 @@ def started(name: str, model: Path, folder: Path) -> Iterator[Peer]:
     if not place.is_dir():
         raise SystemExit(f"{place} is missing; see the beginning of {__file__}")
     command = [str(folder / name / "bin" / "python"), str(HERE / f"peer_{name}.py"), str(place)]
-    hidden = ("PYTHONPATH", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT")  # ours are none of theirs
-    environment = {k: v for k, v in os.environ.items() if k not in hidden}
     with (
         tempfile.TemporaryFile("w+") as errors,
         subprocess.Popen(
@@ -146,7 +150,7 @@ def started(name: str, model: Path, folder: Path) -> Iterator[Peer]:
             stdout=subprocess.PIPE,
             stderr=errors,
             text=True,
-            env=environment,
+            env=outside(),
             start_new_session=True,
         ) as process,
     ):

@@ -2,8 +2,13 @@
 
 An embedded engine shares its cores with the program around it. OpenMP's threads spin while they
 wait by default, and one busy neighbour then slows a step tenfold; a passive wait without any spin
-costs 40 microseconds at each of a step's thousand parallel regions. A short bounded spin has
+costs 40 microseconds at each of a step's hundreds of parallel regions. A short bounded spin has
 neither fault. libgomp reads these settings once, when torch is first imported.
+
+Each engine computes with threads of its own. Where those of all engines are more than there are
+processors, libgomp spins 1,000 times at most if the policy is active, and never if it is passive:
+a second engine that only waits would then cost the first one its spin. (LLVM's runtime, for which
+active would be forever, has a setting of its own, by which it sleeps at once.)
 """
 
 from __future__ import annotations
@@ -14,11 +19,12 @@ from pathlib import Path
 
 __all__ = ["thread_count", "wait_policy_fault"]
 
-_SETTINGS = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "2000"}
+_SETTINGS = {"OMP_WAIT_POLICY": "ACTIVE", "GOMP_SPINCOUNT": "2000"}
+_OF_LLVM = {"KMP_BLOCKTIME": "0"}
 _TORCH_CAME_FIRST = "torch" in sys.modules
 _UNSET = [name for name in _SETTINGS if name not in os.environ]
 
-for _name, _value in _SETTINGS.items():  # the one place that sets them, and it must be at import
+for _name, _value in (_SETTINGS | _OF_LLVM).items():  # the one place, and it must be at import
     os.environ.setdefault(_name, _value)
 
 
