@@ -122,7 +122,7 @@ def attended(
 
 
 @pytest.mark.parametrize("shape", [(16, 64), (40, 100), (129, 576), (7, 20)])
-@pytest.mark.parametrize("rows", [1, 2, 3, 4, 5, 33, 69])
+@pytest.mark.parametrize("rows", [1, 2, 3, 4, 5, 8, 33, 65, 69])
 def test_a_product_is_that_of_the_reference_to_the_bit(
     kernels: Kernels, shape: tuple[int, int], rows: int
 ) -> None:

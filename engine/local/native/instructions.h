@@ -20,6 +20,7 @@ typedef int32_t ints __attribute__((vector_size(4 * WIDTH)));
 typedef int8_t bytes __attribute__((vector_size(4 * WIDTH)));
 typedef uint16_t shorts __attribute__((vector_size(4 * WIDTH))); /* without signs, so that a sum may overflow */
 typedef uint16_t halves __attribute__((vector_size(2 * WIDTH))); /* the bits of float16 */
+typedef int8_t quarter __attribute__((vector_size(WIDTH))); /* of `bytes` */
 
 #define INLINE static inline __attribute__((always_inline))
 
@@ -40,11 +41,13 @@ typedef uint16_t halves __attribute__((vector_size(2 * WIDTH))); /* the bits of 
 #if WIDTH > 4
 BINARY(larger, floats, "vmaxps", floats) /* a > b ? a : b, lane by lane */
 BINARY(smaller, floats, "vminps", floats) /* a < b ? a : b */
+BINARY(larger_ints, ints, "vpmaxsd", ints)
 #endif
 
 #if WIDTH == 16
 
 UNARY(widen_halves, floats, "vcvtph2ps", halves)
+UNARY(lowest_bytes, quarter, "vpmovdb", ints)
 
 /* sums + the products of four bytes, those of `a` without signs, added up. */
 INLINE ints add_products(ints sums, bytes a, bytes b) {
@@ -68,6 +71,9 @@ UNARY(absolute, bytes, "vpabsb", bytes)
 BINARY(give_signs, bytes, "vpsignb", bytes) /* a; -a where b is negative, 0 where it is 0 */
 BINARY(byte_products, shorts, "vpmaddubsw", bytes) /* of two neighbours, added up; `a` has no signs */
 BINARY(short_products, ints, "vpmaddwd", shorts) /* the same; both have signs */
+BINARY(shorts_of, shorts, "vpackssdw", ints) /* of a and b, in each half of them */
+BINARY(bytes_of, bytes, "vpacksswb", shorts) /* likewise */
+BINARY(ordered, ints, "vpermd", ints) /* the lanes of b that a names */
 BINARY(differences, ints, "vpsadbw", bytes) /* |a - b| without signs, of eight neighbours added up in 64 bits */
 
 /* Whether a lane's sign is set. */
@@ -82,6 +88,11 @@ INLINE int any(ints v) {
 INLINE floats larger(floats a, floats b) {
     ints is_larger = a > b;
     return (floats)(((ints)a & is_larger) | ((ints)b & ~is_larger));
+}
+
+INLINE ints larger_ints(ints a, ints b) {
+    ints is_larger = a > b;
+    return (a & is_larger) | (b & ~is_larger);
 }
 
 INLINE floats smaller(floats a, floats b) {

@@ -74,6 +74,25 @@ INLINE ints to_ints(floats v) { return __builtin_convertvector(v, ints); }
 
 INLINE floats to_floats(ints v) { return __builtin_convertvector(v, floats); }
 
+/* Four vectors of numbers that fit a byte, as bytes one after another. */
+INLINE bytes narrowed(const ints v[4]) {
+#if WIDTH == 8
+    ints mixed = (ints)bytes_of(shorts_of(v[0], v[1]), shorts_of(v[2], v[3]));
+    return (bytes)ordered((ints){0, 4, 1, 5, 2, 6, 3, 7}, mixed);
+#else
+    quarter parts[4];
+    for (int i = 0; i < 4; i++)
+#if WIDTH == 16
+        parts[i] = lowest_bytes(v[i]);
+#else
+        parts[i] = __builtin_convertvector(v[i], quarter);
+#endif
+    bytes all_parts;
+    memcpy(&all_parts, parts, sizeof all_parts);
+    return all_parts;
+#endif
+}
+
 /* exp, within 2 units in the last place from -87 on, and exp(-87) below that: the power of two goes
    into the exponent, and a Taylor polynomial takes the rest, which is below ln(2) / 2. */
 INLINE floats exponential(floats x) {
@@ -140,6 +159,16 @@ INLINE float largest_lane(floats v) {
     float most = v[0];
     for (int i = 1; i < WIDTH; i++) most = v[i] > most ? v[i] : most;
     return most;
+}
+
+/* The largest of numbers without a sign, by their bits: they have the order of the numbers, and infinity and then NaN
+   lie above those that are finite (IEEE 754-2019, section 5.10). */
+INLINE float largest_bits(ints v) {
+    int32_t most = v[0];
+    for (int i = 1; i < WIDTH; i++) most = v[i] > most ? v[i] : most;
+    float x;
+    memcpy(&x, &most, sizeof x);
+    return x;
 }
 
 #endif

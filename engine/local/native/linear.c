@@ -6,37 +6,39 @@
 
 #define PANEL_BYTES(columns) ((size_t)(columns) * PANEL)
 
-/* Quantises one row. A number that is not finite makes its group's scale NaN, so that it shows. */
+/* A group of a row; of the last one, which may be shorter, a copy with zeros behind it. */
+INLINE const float *group_of(const float *x, int count, float copy[GROUP]) {
+    if (count >= GROUP) return x;
+    memset(copy, 0, GROUP * sizeof *copy);
+    return memcpy(copy, x, count * sizeof *x);
+}
+
+/* Quantises one row. A number that is not finite makes its group's scale NaN, so that it shows. All peaks are found
+   first: a group's is known after so many steps that the processor has to have other groups to go on with. */
 static void quantise_row(const float *x, int columns, int8_t *codes, float *scales, int32_t *sums) {
-    float group[GROUP];
-    for (int first = 0; first < columns; first += GROUP, scales++, codes += GROUP) {
-        int count = columns - first < GROUP ? columns - first : GROUP;
-        const float *from = x + first;
-        if (count < GROUP) {
-            memset(group, 0, sizeof group);
-            memcpy(group, from, count * sizeof *group);
-            from = group;
+    const int groups = padded(columns, GROUP) / GROUP;
+    float copy[GROUP];
+    for (int g = 0; g < groups; g++) {
+        const float *from = group_of(x + g * GROUP, columns - g * GROUP, copy);
+        ints peaks = {};
+        for (int i = 0; i < GROUP; i += WIDTH) peaks = larger_ints((ints)magnitude(load(from + i)), peaks);
+        scales[g] = largest_bits(peaks);
+    }
+    for (int g = 0; g < groups; g++, codes += GROUP) {
+        const float *from = group_of(x + g * GROUP, columns - g * GROUP, copy), peak = scales[g];
+        const float inverse = peak > 1e-30f ? 127 / peak : 0;
+        int32_t fours[GROUP / 4];
+        scales[g] = peak / 127 + (peak - peak);
+        for (int i = 0; i < GROUP; i += 4 * WIDTH) {
+            ints v[4];
+            for (int j = 0; j < 4; j++) v[j] = to_ints(nearest(load(from + i + j * WIDTH) * inverse));
+            bytes own = narrowed(v);
+            ints sum = dot((ints){} - 4 * SURPLUS, (ints)own, (ints){} + 0x01010101);
+            memcpy(codes + i, &own, sizeof own);
+            memcpy(fours + i / 4, &sum, sizeof sum);
         }
-        floats peaks = {}, faults = {};
-        for (int i = 0; i < GROUP; i += WIDTH) {
-            floats v = load(from + i);
-            peaks = larger(magnitude(v), peaks);
-            faults += v - v;
-        }
-        float peak = largest_lane(peaks), fault = 0;
-        for (int i = 0; i < WIDTH; i++) fault += faults[i];
-        *scales = peak / 127 + fault;
-        float inverse = peak > 1e-30f ? 127 / peak : 0;
-        for (int part = 0; part < GROUP; part += PART, sums++) {
-            ints total = {};
-            for (int i = part; i < part + PART; i += WIDTH) {
-                ints v = to_ints(nearest(load(from + i) * inverse));
-                total += v;
-                for (int j = 0; j < WIDTH; j++) codes[i + j] = (int8_t)v[j];
-            }
-            *sums = 0;
-            for (int i = 0; i < WIDTH; i++) *sums += total[i];
-        }
+        for (int i = 0; i < GROUP / 4; i += PART / 4, sums++)
+            *sums = (fours[i] + fours[i + 1]) + (fours[i + 2] + fours[i + 3]);
     }
 }
 

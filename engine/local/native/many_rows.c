@@ -7,7 +7,8 @@
    weights need no registers: it reads them where they lie.
 
    A group's weights for all rows come before those of the next one, and so they stay in the first cache (Goto and
-   van de Geijn 2008, "Anatomy of high-performance matrix multiplication", section 4). */
+   van de Geijn 2008, "Anatomy of high-performance matrix multiplication", section 4). Memory is asked for a later
+   group's meanwhile, a line at each step: all lines at once would hold up the loads between them. */
 #include <stdlib.h>
 
 #include "dot.h"
@@ -16,24 +17,31 @@
 #if WIDTH == 8
 
 enum { STRIP_PANELS = 2, STRIP = STRIP_PANELS * PANEL, VECTORS = STRIP / WIDTH, MOST_AT_ONCE = 3, BLOCK_ROWS = 64 };
+enum { AHEAD = 4 }; /* groups between the one that is computed with and the one that memory is asked for */
 
 /* A group of a row's codes. */
 struct split {
     int32_t magnitudes[GROUP / 4], signs[GROUP / 4]; /* each of four bytes; a sign is 0 or -1 */
 };
 
+/* What a group's sums begin with, and what they are multiplied with. */
+struct end {
+    int32_t negatives; /* the magnitudes of the negative codes added up */
+    float scale;
+};
+
 /* Rows, split: groups first, so that what is read at once lies together. */
 struct splits {
     struct split *groups; /* [columns / GROUP][rows] */
-    int32_t *negatives;   /* [columns / GROUP][rows], the magnitudes of the negative codes added up */
+    struct end *ends;     /* likewise */
     const struct rows *rows;
     int num_rows;
 };
 
 static void split_row(const struct splits *to, int row) {
-    const int columns = to->rows->columns;
+    const int columns = to->rows->columns, groups = columns / GROUP;
     const int8_t *codes = to->rows->codes + (size_t)row * columns;
-    for (int g = 0; g < columns / GROUP; g++, codes += GROUP) {
+    for (int g = 0; g < groups; g++, codes += GROUP) {
         struct split *split = &to->groups[(size_t)g * to->num_rows + row];
         ints sums = {};
         for (int half = 0; half < 2; half++) {
@@ -42,25 +50,26 @@ static void split_row(const struct splits *to, int row) {
             memcpy(split->signs + half * WIDTH, &sign, sizeof sign);
             sums += differences(magnitude & sign, (bytes){});
         }
-        to->negatives[(size_t)g * to->num_rows + row] = sums[0] + sums[2] + sums[4] + sums[6];
+        to->ends[(size_t)g * to->num_rows + row] = (struct end){
+            sums[0] + sums[2] + sums[4] + sums[6], to->rows->scales[(size_t)row * groups + g]};
     }
 }
 
 /* Adds a group's products of `rows` rows with `vectors` vectors of outputs to totals, [rows][VECTORS]; all are known
-   when it is compiled, so sums stay in registers. `weights` are those of the group, panel by panel. */
+   when it is compiled, so sums stay in registers. `weights` are those of the group, panel by panel, and
+   `coming` those that memory is asked for meanwhile. */
 INLINE void add_group(
-    const int rows, const int vectors, const uint8_t *const *weights, const floats *scales,
-    const struct splits *x, int group, int row, floats *totals) {
-    const size_t at = (size_t)group * x->num_rows + row;
-    const struct split *splits = &x->groups[at];
+    const int rows, const int vectors, const uint8_t *const *weights, const uint8_t *coming, const floats *scales,
+    const struct split *splits, const struct end *ends, floats *totals) {
     const shorts ones = (shorts){} + 1;
     ints sums[MOST_AT_ONCE][VECTORS];
 #pragma GCC unroll 3
     for (int r = 0; r < rows; r++)
 #pragma GCC unroll 4
-        for (int v = 0; v < vectors; v++) sums[r][v] = (ints){} + x->negatives[at + r];
+        for (int v = 0; v < vectors; v++) sums[r][v] = (ints){} + ends[r].negatives;
 #pragma GCC unroll 1
     for (int quad = 0; quad < GROUP / 4; quad++) {
+        prefetch(coming + quad * 4 * PANEL);
 #pragma GCC unroll 3
         for (int r = 0; r < rows; r++) {
             bytes magnitude = (bytes)((ints){} + splits[r].magnitudes[quad]);
@@ -74,12 +83,10 @@ INLINE void add_group(
         }
     }
 #pragma GCC unroll 3
-    for (int r = 0; r < rows; r++) {
-        float unit = x->rows->scales[(size_t)(row + r) * (x->rows->columns / GROUP) + group];
+    for (int r = 0; r < rows; r++)
 #pragma GCC unroll 4
         for (int v = 0; v < vectors; v++)
-            totals[r * VECTORS + v] += to_floats(sums[r][v]) * (scales[v] * unit);
-    }
+            totals[r * VECTORS + v] += to_floats(sums[r][v]) * (scales[v] * ends[r].scale);
 }
 
 /* Some rows times `panels` panels. */
@@ -96,12 +103,17 @@ INLINE void strip(
         for (int p = 0; p < panels; p++) weights[p] = weight->panels + ((size_t)(panel + p) * groups + g) * GROUP * PANEL;
         for (int v = 0; v < vectors; v++)
             scales[v] = load(weight->scales + ((size_t)(panel + v / PARTS) * groups + g) * PANEL + v % PARTS * WIDTH);
+        /* From a panel's last groups on to the first ones of the panel in the next strip. */
+        const size_t coming = (g + AHEAD < groups ? AHEAD : AHEAD + (STRIP_PANELS - 1) * groups) * GROUP * PANEL;
         for (int r = 0, n; r < count; r += n) {
+            const size_t at = (size_t)g * x->num_rows + first + r;
+            const uint8_t *next = weights[r ? panels - 1 : 0] + coming;
             n = count - r == 4 || count - r == 2 ? 2 : count - r >= 3 ? 3 : 1;
+#define ADD(n) add_group(n, vectors, weights, next, scales, x->groups + at, x->ends + at, totals[r])
             switch (n) {
-            case 3: add_group(3, vectors, weights, scales, x, g, first + r, totals[r]); break;
-            case 2: add_group(2, vectors, weights, scales, x, g, first + r, totals[r]); break;
-            case 1: add_group(1, vectors, weights, scales, x, g, first + r, totals[r]);
+            case 3: ADD(3); break;
+            case 2: ADD(2); break;
+            case 1: ADD(1);
             }
         }
     }
@@ -115,9 +127,9 @@ int multiply_many(const struct matrix *weight, const struct rows *x, int num_row
     const int panels = padded(weight->outputs, PANEL) / PANEL, strips = (panels + STRIP_PANELS - 1) / STRIP_PANELS;
     const size_t count = (size_t)num_rows * (x->columns / GROUP);
     struct splits splits = {.rows = x, .num_rows = num_rows};
-    splits.groups = aligned_alloc(sizeof(struct split), count * (sizeof(struct split) + sizeof(int32_t)) + sizeof(struct split));
+    splits.groups = aligned_alloc(sizeof(struct split), count * (sizeof(struct split) + sizeof(struct end)) + sizeof(struct split));
     if (!splits.groups) return 0;
-    splits.negatives = (int32_t *)(splits.groups + count);
+    splits.ends = (struct end *)(splits.groups + count);
 #pragma omp parallel
     {
 #pragma omp for schedule(static)

@@ -95,9 +95,9 @@ struct step {
 
 void quantise(const float *x, int num_rows, int columns, struct rows *out);
 void multiply(const struct linear *weight, const struct rows *x, int num_rows, float *out, int adds);
-/* As `multiply`, of one matrix of INT8 and of MANY_ROWS rows or more. Says whether it is done: only AVX2 needs
-   another way for many rows, and it takes memory. */
-enum { MANY_ROWS = 8 };
+/* As `multiply`, of one matrix of INT8 and of MANY_ROWS rows or more, which is more than one tile of `linear.c` has.
+   Says whether it is done: only AVX2 needs another way for many rows, and it takes memory. */
+enum { MANY_ROWS = 5 };
 int multiply_many(const struct matrix *matrix, const struct rows *x, int num_rows, float *out, int stride, int adds);
 /* As `multiply`, of one matrix with the codes of a file. */
 typedef void multiplier(const struct matrix *matrix, const struct rows *x, int num_rows, float *out, int stride, int adds);
