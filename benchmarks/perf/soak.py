@@ -234,13 +234,15 @@ class Soak:
 
     def check(self) -> None:
         """Nothing is held, and what ended well comes again to the bit."""
-        tree = self.engine._batch.tree
+        tree, schedule = self.engine._batch.tree, self.engine._batch.schedule
         for _ in range(100):  # the step of the last cancellation
             assert bits(self.probe()) == bits(self.expected), "a probe has changed"
             if not (self.engine.num_live or tree.paths):
                 break
         assert not self.engine.num_live, "calls that have ended still run"
         assert not tree.paths, "calls that have ended still have pages"
+        assert not schedule._present, "calls that have ended are still known"
+        assert not schedule._turns.num_owners, "owners of calls that have ended have a share"
         assert self.engine.kv_bytes_used == 0
         assert tree.num_available == NUM_PAGES
         tree.check()

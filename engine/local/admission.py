@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from ttc.engine.local.call import Call, Owner
 from ttc.engine.local.lengths import Lengths
@@ -31,7 +31,7 @@ from ttc.engine.local.reading import Reading
 from ttc.engine.local.tree import Match, RadixTree
 from ttc.engine.local.turns import Turns
 
-__all__ = ["Admission", "Seats", "pages_of", "value"]
+__all__ = ["Admission", "Admitted", "Seats", "pages_of", "value"]
 
 _WORTH_WAITING = 32  # shared tokens; below, computing them twice beats standing in line
 _LOOKED_AT = 8  # calls of one owner that may wait for a prefix while later ones are looked at
@@ -59,6 +59,16 @@ class _Promises:
     """Pages that all calls are likely to need still, and one at least."""
 
 
+class Admitted(NamedTuple):
+    """What came of those that waited, and of those that ran."""
+
+    joined: list[Call]
+    found: list[Call]
+    """Readings that have ended, as all that they ask for is known."""
+    gave_way: list[Call]
+    """Calls that ran and are to wait."""
+
+
 class Admission:
     """Lets calls join. It belongs to the engine's thread.
 
@@ -74,7 +84,6 @@ class Admission:
         self._running: list[Call] = []
         self._turns, self._step = Turns(), 0
         self._promises = _Promises(0, 0)
-        self._left: list[Call] = []
         self._gave_way: list[Call] = []
         self._stuck_at: int | None = None
 
@@ -100,7 +109,7 @@ class Admission:
         turns: Turns,
         seats: Seats,
         step: int,
-    ) -> tuple[list[Call], list[Call]]:
+    ) -> Admitted:
         """Lets calls join `running`.
 
         Args:
@@ -109,12 +118,11 @@ class Admission:
             turns: who comes next.
             seats: what gives pages and takes them away.
             step: the number of the step; who has it as `turn` has just joined.
-
-        Returns:
-            The calls that wait no more, and those that ran and are to wait.
         """
         self._running, self._turns, self._step = running, turns, step
-        self._left, self._gave_way = [], []
+        self._gave_way = []
+        joined: list[Call] = []
+        found: list[Call] = []
         self._promise()
         closed: set[Owner] = set()
         num_passed: dict[Owner, int] = {}
@@ -122,7 +130,7 @@ class Admission:
         for call in turns.merged(lines, _prompt, closed):
             verdict = self._try(call, seats)
             if verdict in ("joined", "found"):
-                self._left.append(call)
+                (joined if verdict == "joined" else found).append(call)
                 continue
             waits_for_prefix |= verdict == "prefix"
             passed = num_passed[call.owner] = num_passed.get(call.owner, 0) + 1
@@ -130,11 +138,11 @@ class Admission:
                 closed.add(call.owner)
             if verdict == "pages" and not self._stands_back(call):
                 break
-        left, gave_way = self._left, self._gave_way
-        if not (left or gave_way or waits_for_prefix):
+        admitted = Admitted(joined, found, self._gave_way)
+        if not (any(admitted) or waits_for_prefix):
             self._stuck_at = self._tree.num_available
-        self._running, self._left, self._gave_way = [], [], []  # calls that end are not kept
-        return left, gave_way
+        self._running, self._gave_way = [], []  # calls that end are not kept
+        return admitted
 
     def _promise(self) -> None:
         """Adds up what running calls may need, and makes those certain that can be."""

@@ -219,12 +219,11 @@ class Schedule:
         self.step += 1
         if not self._lines or self._admission.is_stuck:
             return
-        joined, gave_way = self._admission.admit(
-            self.running, self._lines, self._turns, seats, self.step
-        )
-        if joined:
-            self._leave_line(set(joined))
-        self._requeue(gave_way)
+        admitted = self._admission.admit(self.running, self._lines, self._turns, seats, self.step)
+        if admitted.joined:
+            self._leave_line(set(admitted.joined))
+        self.drop(admitted.found)
+        self._requeue(admitted.gave_way)
         # Pages are only ever added at the end, so what was in order stays nearly so.
         self.running.sort(key=_place)
 

@@ -117,6 +117,18 @@ def test_what_was_generated_is_scored_without_computing(engine: LocalEngine, ask
     assert engine.counters.prompt_tokens == before
 
 
+def test_a_score_that_is_known_leaves_nothing_in_the_engine(engine: LocalEngine, ask: Ask) -> None:
+    """It is answered without a step, and its owner has no share of the engine any more."""
+    branch = engine.submit(ask("hello", 6)).future.result()
+    for _ in range(3):
+        engine.score(branch.parent or branch, [branch]).future.result()
+    engine.submit(ask("bye", 1)).future.result()  # the engine is past the last score
+    schedule = engine._batch.schedule
+
+    assert not schedule._present
+    assert schedule._turns.num_owners == 0
+
+
 @given(st.lists(st.lists(st.integers(0, 3), min_size=1, max_size=5), min_size=1, max_size=8))
 @settings(max_examples=200, deadline=None)
 def test_a_plan_reads_every_row_once(suffixes: list[list[int]]) -> None:
