@@ -30,7 +30,7 @@ from ttc.benchmarks.harness.config import Arm, Config, budget_name
 from ttc.benchmarks.harness.measures import CellMeasures, measures
 from ttc.benchmarks.harness.results import read_results
 from ttc.benchmarks.harness.run import Evaluation
-from ttc.benchmarks.harness.setup import Asked, SetUp, set_up, wholly_drawn
+from ttc.benchmarks.harness.setup import Asked, SetUp, set_up
 from ttc.benchmarks.harness.verdicts import Said, said
 from ttc.benchmarks.metrics import Difference, detectable_difference, holm, paired_bootstrap
 from ttc.benchmarks.report.figures import draw_curves
@@ -116,7 +116,7 @@ def compared(chosen: Chosen, asked: Asked, folder: Path) -> Compared:
     Raises:
         RecordError: the pool holds none of the problems, or the strategy was chosen on some.
     """
-    first = wholly_drawn(set_up(replace(asked, strategies=(f"chosen: {chosen.strategy}",))))
+    first = set_up(replace(asked, strategies=(f"chosen: {chosen.strategy}",)))
     _check_apart(chosen, first)
     (task,), pool = first.tasks.values(), first.pool
     assert pool is not None  # the command asks for one

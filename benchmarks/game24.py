@@ -68,8 +68,13 @@ def game24(path: Path, *, first: int = 0, num_problems: int | None = None) -> Ta
             puzzles = [row["Puzzles"].strip() for row in csv.DictReader(file)]
     except OSError as error:
         raise RecordError(f"{path} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise RecordError(f"{path} is not in UTF-8: {error}; save it anew in that") from error
     except (KeyError, AttributeError):
         raise RecordError(f"{path} has no column 'Puzzles'") from None
+    for line, puzzle in enumerate(puzzles, 2):
+        if not all(map(str.isdecimal, puzzle.split())) or not puzzle:
+            raise RecordError(f"{path}: line {line} holds no numbers, but {puzzle!r}")
     end = None if num_problems is None else first + num_problems
     if not puzzles[first:end]:
         raise RecordError(f"{path} has {len(puzzles)} puzzles, none from place {first} on")

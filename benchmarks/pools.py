@@ -7,6 +7,7 @@ failures stands beside it, so that neither hides the other.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
@@ -19,9 +20,17 @@ from ttc.benchmarks.metrics import coverage
 from ttc.benchmarks.tasks import Task
 from ttc.errors import RecordError
 from ttc.pools import Completion, Pool
-from ttc.types import Branch, Candidate
+from ttc.types import Branch, Candidate, Problem
 
-__all__ = ["Estimate", "Graded", "estimates", "graded", "samples_of"]
+__all__ = [
+    "Estimate",
+    "Graded",
+    "check_asked",
+    "estimates",
+    "graded",
+    "samples_of",
+    "usual_number",
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,9 +65,13 @@ def graded(pool: Pool, task: Task, grades: Grades | None = None) -> dict[str, li
         grades: what is known already; nothing by default.
 
     Raises:
-        RecordError: the pool and the task have no problem in common.
+        RecordError: the pool and the task have no problem in common, or another by the same id.
     """
-    references, known = task.references, grades or Grades(task)
+    known = grades or Grades(task)
+    references = {problem.id: problem for problem in task.problems}
+    for problem in pool.problems:
+        if problem.id in references:
+            check_asked(references[problem.id], problem, task.name)
     found = {
         problem.id: [_graded(completion, known) for completion in pool.of(problem.id)]
         for problem in pool.problems
@@ -69,6 +82,45 @@ def graded(pool: Pool, task: Task, grades: Grades | None = None) -> dict[str, li
             f"the pool holds no problem of the task {task.name!r}; they are matched by their ids"
         )
     return found
+
+
+def check_asked(problem: Problem, held: Problem, task: str) -> None:
+    """That completions answer the problem whose id they have: seeds and prompts change questions.
+
+    What was asked may be the question alone, or have more around it than the task has.
+
+    Args:
+        problem: as the task asks it.
+        held: as the pool asked it.
+        task: the task's name.
+
+    Raises:
+        RecordError: the one is not a part of the other.
+    """
+    asks, asked = _words(problem), _words(held)
+    if asked and asks not in asked and asked not in asks:
+        raise RecordError(
+            f"the pool's problem {held.id} is another one than that of {task}: it was asked "
+            f"{asked[-200:]!r}, and the task asks {asks[-200:]!r}; name the task with the seed, "
+            "the range and the prompts with which the pool was drawn"
+        )
+
+
+def _words(problem: Problem) -> str:
+    """What is asked, in one text."""
+    if problem.prompt is not None:
+        return problem.prompt.strip()
+    return "\n".join(message.content for message in problem.messages).strip()
+
+
+def usual_number(pool: Pool, task: Task) -> int:
+    """How many completions a pool holds of most problems of a task; of two such numbers the larger.
+
+    A problem with fewer is one that is still being drawn. What it has came first since it is short,
+    so it is not like the others.
+    """
+    counts = Counter(len(pool.of(problem.id)) for problem in task.problems)
+    return max(counts, key=lambda number: (counts[number], number))
 
 
 def samples_of(pool: Pool, task: Task, problem: str, grades: Grades) -> Samples:

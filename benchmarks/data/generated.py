@@ -14,6 +14,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import asdict
+from itertools import zip_longest
 from typing import Any
 
 from ttc.benchmarks.data.own_scorer import OwnScorer
@@ -54,7 +55,8 @@ def generated(spec: str, n: int, seed: int, prompt: Prompt) -> Task:
 
     Args:
         spec: its name, `gcd`; with a level of its curriculum, `gcd@2`; or with levels, `gcd@0-3`.
-        n: how many problems; of several levels equally many, as far as n can be divided.
+        n: how many problems; of several levels in turns, so that a part of a ladder has equally
+            many of each, and more problems go on where fewer end.
         seed: seeds the generator.
         prompt: how they are asked.
 
@@ -73,13 +75,13 @@ def generated(spec: str, n: int, seed: int, prompt: Prompt) -> Task:
         levels = list(range(int(first), int(last or first) + 1))
     if not levels:
         raise RecordError(f"rg:{spec} goes from a level down to a lower one; write the lower first")
-    items: list[Item] = []
+    rungs = []
     for place, level in enumerate(levels):
         count = n // len(levels) + (place < n % len(levels))
-        items += _items(name, level, count, derive_seed(seed, f"level {level}", 0), prompt)
+        rungs.append(_items(name, level, count, derive_seed(seed, f"level {level}", 0), prompt))
     return Task(
         name=f"rg:{spec}",
-        items=tuple(items),
+        items=tuple(item for row in zip_longest(*rungs) for item in row if item is not None),
         grader=MathEqual(text=True) if name in single_answers() else OwnScorer(),
         source=f"Reasoning Gym's {name}, seed {seed}",
     )

@@ -5,6 +5,7 @@
     rg:gcd@0-3          a generator of Reasoning Gym, on levels 0 to 3
     svamp:svamp.csv     a file that has a recorded schema
     problems.jsonl      a file of problems, each with `question` and `answer`
+    svamp:hf://datasets/OWNER/NAME@REVISION/FILE        a file of a hub, with or without a schema
 
 Others add theirs by the entry point `ttc.tasks`: a function of an `Asking` that gives a `Task`.
 """
@@ -26,7 +27,7 @@ from ttc.benchmarks.data.generated import generated
 from ttc.benchmarks.data.prompts import BOXED, Prompt, Shot, Style
 from ttc.benchmarks.data.rows import SUFFIXES, read_rows
 from ttc.benchmarks.data.schemas import SCHEMAS, Row, Schema, digest_of
-from ttc.benchmarks.data.sources import HubFile, Source, locate
+from ttc.benchmarks.data.sources import Found, HubFile, Source, fetched, locate
 from ttc.benchmarks.files import read_task
 from ttc.benchmarks.game24 import game24
 from ttc.benchmarks.hidden_tests import HiddenTests
@@ -45,6 +46,7 @@ _FOLDERS = re.compile(r"[^:\[]*/")
 """What a name leaves out: it is to be the same on every machine."""
 _SIZE = 24
 """How many problems a generated task has by default."""
+_HUB = re.compile(r"hf://datasets/(?P<repo>[^/@]+/[^/@]+)(?:@(?P<revision>[^/]+))?/(?P<path>.+)")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,6 +99,8 @@ DATA_SETS: Mapping[str, DataSet] = {
     ),
 }
 GAME24 = Source(name="game24.csv")
+_PUZZLES = "863412e1c9d537f8086ef40b7ad4d258"
+"""The digest of its puzzles."""
 
 
 def task_named(spec: str, asking: Asking = Asking()) -> Task:
@@ -115,16 +119,26 @@ def task_named(spec: str, asking: Asking = Asking()) -> Task:
         raise RecordError("a task has a name; " + _known())
     first = int(match["first"] or 0)
     last = int(match["last"]) if match["last"] else None
+    made_here, most = _is_generated(match["name"]), last
+    if asking.shuffle and not made_here:
+        most = None  # all of them are shuffled before any is left out
+    elif last is None and asking.limit is not None:
+        most = first + asking.limit
     folders = (*asking.folders, settings().home.value / "data")
-    wanted = replace(asking, folders=folders, limit=last or asking.limit)
-    task = _found(match["name"], wanted)
+    task = _found(match["name"], replace(asking, folders=folders, limit=most or None))
     items = list(task.items)
-    if asking.shuffle:
+    if asking.shuffle and not made_here:
         Random(derive_seed(asking.seed, "shuffle", 0)).shuffle(items)
     items = items[first:last][: asking.limit]
     if not items:
-        raise RecordError(f"{spec} has no problems: there are {len(task.items)} in all")
+        more = "; name an end to have more generated" if made_here and last is None else ""
+        raise RecordError(f"{spec} has no problems: there are {len(task.items)} in all{more}")
     return replace(task, items=tuple(items), name=_FOLDERS.sub("", spec))
+
+
+def _is_generated(name: str) -> bool:
+    """Whether its problems come in an order of the seed's, and only as many as are asked for."""
+    return name == "chain_sum" or name.startswith("rg:")
 
 
 def _found(name: str, asking: Asking) -> Task:
@@ -133,17 +147,36 @@ def _found(name: str, asking: Asking) -> Task:
     if name in _MADE:
         return _MADE[name](asking)
     if name.startswith("rg:"):
-        prompt = asking.prompt(BOXED)
-        return generated(name[3:], asking.limit or _SIZE, asking.seed, prompt)
+        _check_own(name, asking, "generated problems have")
+        return generated(name[3:], asking.limit or _SIZE, asking.seed, asking.prompt(BOXED))
     schema, separator, file = name.partition(":")
     if separator and schema in SCHEMAS:
-        rows = SCHEMAS[schema].rows(read_rows(Path(file)), file)
-        return _asked(file, rows, SCHEMAS[schema], asking, f"the file {Path(file).name}")
+        path, told = _placed(file)
+        rows = SCHEMAS[schema].rows(read_rows(path), path.name)
+        return _asked(file, rows, SCHEMAS[schema], asking, f"{told}, digest {digest_of(rows)}")
     if name.endswith(SUFFIXES):
-        return _file(Path(name), asking)
+        if separator and "/" not in schema and schema != "hf" and not Path(name).is_file():
+            raise RecordError(f"{schema!r} is no schema, and {name} no file; {_known()}")
+        return _file(*_placed(name), asking)
     for entry in entry_points(group="ttc.tasks", name=name):
         return _checked(entry.load()(asking), name)
     raise RecordError(f"{name!r} is no file, and none of the tasks; {_hint(name)}{_known()}")
+
+
+def _placed(name: str) -> Found:
+    """A file that is named by its place: in a folder, or on a hub."""
+    match = _HUB.fullmatch(name)
+    if match is not None:
+        return fetched(HubFile(match["repo"], match["path"], match["revision"] or "main"))
+    if name.startswith("hf:"):
+        raise RecordError(f"{name} is written as hf://datasets/OWNER/NAME@REVISION/FILE")
+    return Found(Path(name), f"the file {Path(name).name}")
+
+
+def _check_own(name: str, asking: Asking, told: str) -> None:
+    """That no examples are asked of a task that has none."""
+    if asking.shots:
+        raise RecordError(f"{name}: {told} no solutions to show; leave out --shots")
 
 
 def _hint(name: str) -> str:
@@ -182,20 +215,16 @@ def _data_set(name: str, asking: Asking) -> Task:
     return _asked(name, rows, schema, asking, f"{told}, digest {digest}")
 
 
-def _file(path: Path, asking: Asking) -> Task:
+def _file(path: Path, told: str, asking: Asking) -> Task:
     """A file without a recorded schema: what the usual names of columns say."""
     if path.suffix in (".csv", ".parquet"):
         schema = Schema(text=True, instruction="")
         rows = schema.rows(read_rows(path), path.name)
-        return _asked(path.stem, rows, schema, asking, f"the file {path.name}")
+        return _asked(path.stem, rows, schema, asking, f"{told}, digest {digest_of(rows)}")
     task = read_task(path)
-    items = [_put(item, asking) for item in task.items]
-    return Task(
-        name=path.stem,
-        items=tuple(items),
-        grader=MathEqual(text=True),
-        source=f"the file {path.name}",
-    )
+    items = tuple(_put(item, asking) for item in task.items)
+    source = f"{told}, digest {task.digest}"
+    return Task(name=path.stem, items=items, grader=MathEqual(text=True), source=source)
 
 
 def _put(item: Item, asking: Asking) -> Item:
@@ -261,21 +290,26 @@ def _item(row: Row, schema: Schema, prompt: Prompt, seed: int) -> Item:
 def _game24(asking: Asking) -> Task:
     path, told = locate(GAME24, asking.folders)
     task = game24(path)
-    if asking.shots:
-        raise RecordError("game24 has no solutions to show; leave out --shots")
+    _check_own("game24", asking, "its puzzles have")
+    digest = digest_of(Row(id="", question=r.answer, answer="") for _, r in task.items)
+    if digest != _PUZZLES:
+        raise RecordError(
+            f"{path} is not the game24 that ttc knows: its puzzles have the digest {digest}, and "
+            f"{_PUZZLES} is expected; get the right file"
+        )
     return replace(task, items=tuple(_put(i, asking) for i in task.items), source=told)
 
 
 def _human_eval(asking: Asking) -> Task:
-    if asking.shots:
-        raise RecordError("human_eval shows examples in its own prompts; leave out --shots")
+    _check_own("human_eval", asking, "its prompts show examples, and there are")
+    if asking.instruction is not None:
+        raise RecordError("human_eval asks in its own words; leave out --instruction")
     return human_eval_asked(asking.style)
 
 
 def _chain_sum(asking: Asking) -> Task:
     task = chain_sum(asking.limit or _SIZE, asking.seed)
-    if asking.shots:
-        raise RecordError("chain_sum has no solutions to show; leave out --shots")
+    _check_own("chain_sum", asking, "generated problems have")
     source = f"Reasoning Gym's chain_sum of two one-digit numbers, seed {asking.seed}"
     return replace(task, items=tuple(_put(i, asking) for i in task.items), source=source)
 

@@ -88,10 +88,10 @@ class Schema:
         where = f"{source}: row {place + 1}"
         told = stated(column(self.answer), where) if self.tests is None else ""
         solution, _, answer = told.rpartition(self.after) if self.after else ("", "", told)
-        options = _options(column(self.options)) if self.options else ()
+        options = _texts(column(self.options), self.options, where) if self.options else ()
         if options:
             answer = _right_option(answer.strip(), options, values, where)
-        tests = column(self.tests) if self.tests else ()
+        tests = _texts(column(self.tests), self.tests, where) if self.tests else ()
         return Row(
             id=str(column(self.id) if self.id else place),
             question="\n".join(str(column(name)).strip() for name in self.question),
@@ -99,7 +99,7 @@ class Schema:
             solution=_WORKINGS.sub("", str(column(self.solution) or solution)).strip(),
             options=options,
             level=str(column(self.level)) if self.level else None,
-            tests=tuple(map(str, tests)),
+            tests=tests,
             setup=str(column(self.setup) or ""),
         )
 
@@ -112,12 +112,19 @@ def digest_of(rows: Iterable[Row]) -> str:
     return hashed.hexdigest()
 
 
-def _options(value: Any) -> tuple[str, ...]:
-    if isinstance(value, str):
-        value = json.loads(value)
-    if isinstance(value, Mapping):
-        value = value["text"]
-    return tuple(map(str, value))
+def _texts(value: Any, column: str, where: str) -> tuple[str, ...]:
+    """The texts of a column: a list, its JSON, or an object with a list called `text`."""
+    found = value
+    if isinstance(found, str):
+        try:
+            found = json.loads(found)
+        except ValueError:
+            found = None
+    if isinstance(found, Mapping):
+        found = found.get("text")
+    if not isinstance(found, list | tuple) or not found:
+        raise RecordError(f"{where}: the column {column!r} holds no list of texts, but {value!r}")
+    return tuple(map(str, found))
 
 
 def _right_option(answer: str, options: Sequence[str], values: Values, where: str) -> str:

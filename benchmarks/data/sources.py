@@ -14,7 +14,7 @@ from typing import NamedTuple
 from ttc.errors import RecordError
 from ttc.registry import install_hint
 
-__all__ = ["Found", "HubFile", "Source", "locate"]
+__all__ = ["Found", "HubFile", "Source", "fetched", "locate"]
 
 
 class HubFile(NamedTuple):
@@ -59,7 +59,7 @@ def locate(source: Source, folders: Sequence[Path]) -> Found:
             return found
     looked = ", ".join(map(str, folders)) or "no folder"
     if source.hub is not None:
-        return _on_hub(source.hub, f"{source.name} was looked for in {looked}")
+        return fetched(source.hub, f"{source.name} was looked for in {looked}, and ")
     raise RecordError(
         f"{source.name} lies in none of {looked}, and no package and no hub is known to have it; "
         "put it there, or name its folder by --data"
@@ -74,22 +74,31 @@ def _in_package(package: str, place: str) -> Found | None:
     return Found(path, f"the package {package}") if path.is_file() else None
 
 
-def _on_hub(wanted: HubFile, looked: str) -> Found:
+def fetched(wanted: HubFile, looked: str = "") -> Found:
+    """A file of a hub.
+
+    Args:
+        wanted: the file.
+        looked: what else was tried, which an error tells.
+
+    Raises:
+        RecordError: it cannot be fetched.
+    """
     try:
         from huggingface_hub import hf_hub_download
         from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
     except ModuleNotFoundError as error:
         raise RecordError(
-            f"{looked}; {wanted.repo} is fetched by {error.name}, which is missing: "
+            f"{looked}{wanted.repo} is fetched by {error.name}, which is missing: "
             f"{install_hint('local')}"
         ) from error
     try:
         path = hf_hub_download(
             wanted.repo, wanted.path, repo_type="dataset", revision=wanted.revision
         )
-    except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
+    except (HfHubHTTPError, LocalEntryNotFoundError, OSError, ValueError) as error:
         raise RecordError(
-            f"{looked}, and {wanted.path} of the data set {wanted.repo} cannot be fetched: "
-            f"{error}; put the file into a folder and name that by --data"
+            f"{looked}{wanted.path} of the data set {wanted.repo} cannot be fetched: "
+            f"{' '.join(str(error).split())}; put the file into a folder and name that by --data"
         ) from error
     return Found(Path(path), f"the data set {wanted.repo} at {wanted.revision}")

@@ -85,6 +85,11 @@ class TaskFacts:
     example: str
     """The first problem as it was asked."""
 
+    @property
+    def rows(self) -> str:
+        """What tells its problems from others by the same ids: their digest, wherever they lay."""
+        return self.source.rpartition(", digest ")[2]
+
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
@@ -126,6 +131,10 @@ class Config:
             for budget in self.budgets
             for arm in self.arms
         ]
+
+    def task(self, name: str) -> TaskFacts:
+        """A task by its name."""
+        return next(task for task in self.tasks if task.name == name)
 
     def strategy(self, arm: str) -> str:
         """The text of a strategy."""
@@ -229,7 +238,13 @@ def _by_name(parts: list[Any]) -> dict[Any, Any]:
 
 def budget_name(limits: Mapping[str, float]) -> str:
     """What tables call a budget."""
-    return ",".join(f"{name}={value:g}" for name, value in limits.items()) or "unlimited"
+    return ",".join(f"{name}={_told(value)}" for name, value in limits.items()) or "unlimited"
+
+
+def _told(value: float) -> str:
+    """A limit, short where that says all of it: two budgets never share a name."""
+    short = f"{value:g}"
+    return short if float(short) == value else str(value)
 
 
 def default_comparisons(

@@ -10,11 +10,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from threading import Lock
 
+from ttc.benchmarks.data.own_scorer import OwnScorer
 from ttc.benchmarks.harness.results import Graded
+from ttc.benchmarks.hidden_tests import HiddenTests
 from ttc.benchmarks.tasks import Item, Reference, Task
+from ttc.sandbox.zygote import SandboxChoice
 from ttc.types import AnswerFormat, Branch, Candidate
 
-__all__ = ["Grades", "gradable"]
+__all__ = ["Grades", "gradable", "jailed"]
 
 _MOST = 200_000
 _NOBODY = Candidate(branch=Branch(text="", token_ids=()), status="finished")
@@ -70,6 +73,13 @@ class Grades:
             )
             for candidate in candidates
         )
+
+
+def jailed(task: Task, sandbox: SandboxChoice) -> Task:
+    """The task with a grader that runs programs as safely as is asked for."""
+    if isinstance(task.grader, HiddenTests | OwnScorer):
+        return replace(task, grader=replace(task.grader, sandbox=sandbox))
+    return task
 
 
 def gradable(task: Task) -> tuple[Task, int]:

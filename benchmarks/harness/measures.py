@@ -57,8 +57,9 @@ class CellMeasures:
     problems: tuple[str, ...]
     values: tuple[float, ...]
     """By problem: the share of its repeats that were right."""
-    spends: Mapping[str, tuple[float, ...]]
-    """By resource, as far as it was measured everywhere, and by problem: the mean of repeats."""
+    spends: Mapping[str, tuple[float | None, ...]]
+    """By resource, as far as it was measured everywhere, and by problem: the mean of repeats.
+    `None` is a problem of which a fault left it unknown."""
     interval: Interval
     """Of the accuracy, over problems."""
     accuracy_of_completed: float | None
@@ -83,6 +84,7 @@ class CellMeasures:
     roles: Mapping[str, float]
     """Mean tokens of a problem, by the role that spent them."""
     stopped_by: Mapping[str, int]
+    """How many results each reason has ended."""
     overhead: float | None
     """The share of all seconds in which ttc itself worked."""
     calibration: Calibration | None
@@ -99,9 +101,19 @@ class CellMeasures:
         """What a perfect choice among the candidates that were drawn would gain."""
         return self.coverage - self.accuracy
 
+    @property
+    def num_results(self) -> int:
+        """Runs of problems that there are results of."""
+        return sum(self.stopped_by.values())
+
+    @property
+    def num_used_up(self) -> int:
+        """Runs in which a pool had no further completion, while the budget had room for one."""
+        return self.stopped_by.get("pool", 0)
+
     def spend(self, resource: str) -> float | None:
         """The mean of a problem; `None` where it was not measured."""
-        values = self.spends.get(resource)
+        values = [value for value in self.spends.get(resource, ()) if value is not None]
         return fmean(values) if values else None
 
 
@@ -153,6 +165,7 @@ class _Sum:
             counts["errors"] += 1
         else:
             self._completed.append(result.value)
+        if result.error is None or result.usage:
             self._take_spends(result)
         counts["unanswered"] += result.error is None and result.answer is None
         counts["undecided"] += result.grade is None
@@ -211,19 +224,21 @@ class _Sum:
             oracle=self._oracle,
         )
 
-    def _all_spends(self, problems: Sequence[str]) -> dict[str, tuple[float, ...]]:
+    def _all_spends(self, problems: Sequence[str]) -> dict[str, tuple[float | None, ...]]:
         spends = {}
         for resource, by_problem in self._spends.items():
-            means = []
-            for problem in problems:
-                known = by_problem.get(problem, [0.0])
-                if None in known:
-                    break
-                means.append(fmean(value for value in known if value is not None))
-            else:
-                if resource == "tokens" or any(means):
-                    spends[resource] = tuple(means)
+            known = [by_problem.get(problem, []) for problem in problems]
+            if any(None in values for values in known):
+                continue
+            means = tuple(_mean(v for v in values if v is not None) for values in known)
+            if resource == "tokens" or any(means):
+                spends[resource] = means
         return spends
+
+
+def _mean(values: Iterable[float]) -> float | None:
+    known = tuple(values)
+    return fmean(known) if known else None
 
 
 def calibration(pairs: Sequence[tuple[float, float]]) -> Calibration | None:

@@ -18,11 +18,11 @@ from functools import partial
 from itertools import chain
 from pathlib import Path
 from random import Random
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ttc.benchmarks.harness.card import CardFile
 from ttc.benchmarks.harness.config import Cell, Config
-from ttc.benchmarks.harness.grading import Grades
+from ttc.benchmarks.harness.grading import Grades, jailed
 from ttc.benchmarks.harness.results import (
     Key,
     Result,
@@ -153,7 +153,8 @@ class Evaluation:
         self._config, self._tasks, self._folder = config, tasks, folder
         self._options, self._told = options or Options(), told
         self._pool = None if pool is None else _Orders(pool, config.seed)
-        self._grades = {name: Grades(task) for name, task in tasks.items()}
+        sandbox = self._options.sandbox
+        self._grades = {name: Grades(jailed(task, sandbox)) for name, task in tasks.items()}
         # A journal that is kept tells a strategy as it was written; others need not read it anew.
         self._strategies: dict[str, Node | str] = {
             arm.name: arm.strategy if self._options.keep_journals else parse(arm.strategy)
@@ -216,7 +217,7 @@ class Evaluation:
         opened = []
         try:
             for role, name in names.items():
-                context = nullcontext(self._pool.engine(0)) if self._pool else self._load(name)
+                context = self._engine_of(role, name)
                 self._engines[role] = context.__enter__()
                 opened.append(context)
             CardFile(self._folder).begin(model, self._engines, self._tasks, self._options)
@@ -226,7 +227,10 @@ class Evaluation:
                 context.__exit__(None, None, None)
             self._engines.clear()
 
-    def _load(self, name: str) -> AbstractContextManager[Engine]:
+    def _engine_of(self, role: str, name: str) -> AbstractContextManager[Engine]:
+        """A pool holds what the policy has written; every other role has a model."""
+        if self._pool is not None and role == "policy":
+            return nullcontext(self._pool.engine(0))
         return self._options.load(name)
 
     async def _run_all(self, jobs: Iterator[Job], file: ResultFile) -> None:
@@ -284,6 +288,7 @@ class Evaluation:
         self, job: Job, outcome: Outcome | None, fault: Exception | None, grades: Grades
     ) -> Result:
         name, texts = job.item.problem.id, self._pool is None
+        spent = {} if outcome is None else _spent(outcome)
         if fault is not None or outcome is None:
             return Result(
                 **job.key._asdict(),
@@ -293,8 +298,9 @@ class Evaluation:
                 confidence=None,
                 stopped_by="error",
                 error=f"{type(fault).__name__}: {fault}",
+                **spent,
             )
-        chosen, usage = outcome.candidate, outcome.usage
+        chosen = outcome.candidate
         return Result(
             **job.key._asdict(),
             grade=0.0 if chosen is None else grades.of(name, chosen),
@@ -304,10 +310,9 @@ class Evaluation:
             stopped_by=outcome.stopped_by,
             oracle=outcome.oracle,
             timing_dependent=outcome.timing_dependent,
-            usage={line: value for line, value in vars(usage).items() if value != 0},
-            roles={r: spent.tokens for r, spent in outcome.usage_by_role.items() if spent.tokens},
             overhead_s=outcome.seconds_by.get("orchestration"),
             candidates=grades.graded(name, outcome.candidates, texts=texts),
+            **spent,
         )
 
     def _seed(self, repeat: int) -> int:
@@ -318,6 +323,13 @@ class Evaluation:
         """Removes the journal of a job that is done."""
         if self._pool is None and not self._options.keep_journals:
             journal_of(self._folder, job.key).unlink(missing_ok=True)
+
+
+def _spent(outcome: Outcome) -> dict[str, Any]:
+    """What was spent, of a run that a fault cut short as well."""
+    usage = {line: value for line, value in vars(outcome.usage).items() if value != 0}
+    roles = {role: part.tokens for role, part in outcome.usage_by_role.items() if part.tokens}
+    return {"usage": usage, "roles": roles}
 
 
 def _known(confidence: float | None) -> float | None:

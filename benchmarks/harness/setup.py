@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
@@ -20,13 +20,14 @@ from ttc.benchmarks.harness.config import (
 )
 from ttc.benchmarks.harness.grading import gradable
 from ttc.benchmarks.harness.sweeps import arms_of
+from ttc.benchmarks.pools import check_asked, usual_number
 from ttc.benchmarks.tasks import Task
 from ttc.errors import RecordError
 from ttc.journal import derive_seed
 from ttc.pools import Pool, read
-from ttc.types import Budget, Problem
+from ttc.types import Budget
 
-__all__ = ["Asked", "SetUp", "parts", "set_up", "wholly_drawn"]
+__all__ = ["Asked", "SetUp", "parts", "set_up"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,8 +55,8 @@ class SetUp:
     config: Config
     tasks: Mapping[str, Task]
     pool: Pool | None
-    left_out: Mapping[str, int]
-    """By task, problems that no grader can grade, or that a pool does not hold."""
+    left_out: Mapping[str, tuple[str, ...]]
+    """By task, what of it is left out, and why, in words."""
 
 
 def set_up(asked: Asked) -> SetUp:
@@ -70,21 +71,19 @@ def set_up(asked: Asked) -> SetUp:
     arms = arms_of(asked.strategies)
     pool = None if asked.pool is None else read(asked.pool)
     tasks: dict[str, Task] = {}
-    left_out: dict[str, int] = {}
+    left_out: dict[str, tuple[str, ...]] = {}
     for spec in dict.fromkeys(asked.tasks):
-        task, missing = gradable(task_named(spec, asked.asking))
-        if not task.items:
-            raise RecordError(
-                f"{spec} has no problem with a right answer, so nothing can be graded"
-            )
+        task, told = _gradable(task_named(spec, asked.asking), spec)
         if pool is not None:
-            whole, task = len(task.items), _held(task, pool, spec)
-            missing += whole - len(task.items)
+            task, more = _drawn(_held(task, pool, spec), pool, len(task.items))
+            told += more
         if task.name in tasks:
             raise ValueError(f"two tasks are called {task.name!r}; give one file another name")
-        tasks[task.name], left_out[task.name] = task, missing
+        tasks[task.name], left_out[task.name] = task, told
+    if pool is not None:
+        pool = _evenly(pool, tasks.values())
     budgets = {budget_name(limits): limits for limits in map(_limits, asked.budgets)}
-    models = (asked.pool.name,) if asked.pool is not None else asked.models
+    models = (asked.pool.name,) if asked.pool is not None else tuple(dict.fromkeys(asked.models))
     comparisons = _comparisons(asked, list(tasks), models, arms, list(budgets))
     config = Config(
         tasks=tuple(_facts(task) for task in tasks.values()),
@@ -112,29 +111,44 @@ def _held(task: Task, pool: Pool, spec: str) -> Task:
             f"{task.items[0].problem.id!r}, in the pool {told}"
         )
     for item in items:
-        _check_asked(item.problem, held[item.problem.id], spec)
+        check_asked(item.problem, held[item.problem.id], spec)
     return task.only(items)
 
 
-def _check_asked(problem: Problem, held: Problem, spec: str) -> None:
-    """That completions answer the problem whose id they have: seeds and prompts change questions.
-
-    What was asked may be the question alone, or have more around it than the task has.
-    """
-    asks, asked = _words(problem), _words(held)
-    if asked and asks not in asked and asked not in asks:
-        raise RecordError(
-            f"the pool's problem {held.id} is another one than that of {spec}: it was asked "
-            f"{asked[-200:]!r}, and the task asks {asks[-200:]!r}; name the task with the seed, "
-            "the range and the prompts with which the pool was drawn"
-        )
+def _gradable(task: Task, spec: str) -> tuple[Task, tuple[str, ...]]:
+    """The problems that somebody can grade."""
+    found, missing = gradable(task)
+    if not found.items:
+        raise RecordError(f"{spec} has no problem with a right answer, so nothing can be graded")
+    return found, _left_out(missing, "which nobody can grade")
 
 
-def _words(problem: Problem) -> str:
-    """What is asked, in one text."""
-    if problem.prompt is not None:
-        return problem.prompt.strip()
-    return "\n".join(message.content for message in problem.messages).strip()
+def _drawn(held: Task, pool: Pool, asked: int) -> tuple[Task, tuple[str, ...]]:
+    """The problems of a task that a pool holds wholly."""
+    most = usual_number(pool, held)
+    whole = held.only(tuple(i for i in held.items if len(pool.of(i.problem.id)) >= most))
+    told = _left_out(asked - len(held.items), "of which the pool holds nothing")
+    fewer = f"of which the pool holds fewer than {most} completions: those still to come are longer"
+    told += _left_out(len(held.items) - len(whole.items), fewer)
+    more = sum(len(pool.of(item.problem.id)) > most for item in whole.items)
+    if more:
+        told += (f"{more:,} of its problems have more than {most} completions: the first are used",)
+    return whole, told
+
+
+def _left_out(count: int, why: str) -> tuple[str, ...]:
+    return (f"{count:,} problem{'s' * (count != 1)} left out, {why}",) if count else ()
+
+
+def _evenly(pool: Pool, tasks: Iterable[Task]) -> Pool:
+    """Equally many completions of every problem of a task; the first ones, where there are more."""
+    numbers = {
+        problem.id: number
+        for task in tasks
+        for number in (usual_number(pool, task),)
+        for problem in task.problems
+    }
+    return Pool(c for id, number in numbers.items() for c in pool.of(id)[:number])
 
 
 def parts(made: SetUp, share: float) -> tuple[SetUp, SetUp]:
@@ -164,24 +178,6 @@ def parts(made: SetUp, share: float) -> tuple[SetUp, SetUp]:
             half[name] = task.only(tuple(ranked))
     first, second = (_of(made, half) for half in halves)
     return first, second
-
-
-def wholly_drawn(made: SetUp) -> SetUp:
-    """Without problems of which the pool holds fewer completions than of others.
-
-    Where a pool is still being drawn it has the short ones of such a problem, which are not like
-    the others.
-    """
-    pool = made.pool
-    if pool is None:
-        return made
-    counts = {problem.id: len(pool.of(problem.id)) for problem in pool.problems}
-    most = max(counts[p.id] for task in made.tasks.values() for p in task.problems)
-    kept = {
-        name: task.only(tuple(i for i in task.items if counts[i.problem.id] == most))
-        for name, task in made.tasks.items()
-    }
-    return _of(made, {name: task for name, task in kept.items() if task.items})
 
 
 def _of(made: SetUp, tasks: Mapping[str, Task]) -> SetUp:

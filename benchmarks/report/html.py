@@ -33,6 +33,7 @@ from ttc.benchmarks.report.tables import (
     selection_row,
     spend,
     sure_row,
+    used_up,
     verdict_row,
 )
 
@@ -100,6 +101,7 @@ def _group(study: Study, task: str, model: str, cells: list[CellMeasures]) -> st
     if bounds:
         parts.append("<h3>Upper bounds: chosen by the right answers, and no results</h3>")
         parts.append(_table(HEADINGS, [cell_row(cell) for cell in bounds], RIGHT, kind="bound"))
+    parts += [f'<p class="warn">{escape(told)}</p>' for told in used_up(cells)]
     parts.append(_heat(cells))
     parts.append(_roles(cells))
     parts.append(_lengths(cells))

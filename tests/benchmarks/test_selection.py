@@ -5,10 +5,13 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
+from html import unescape
 from itertools import combinations
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 import pytest
 
@@ -16,15 +19,19 @@ from tests.benchmarks.evals import VOTE, config_of, evaluation, sums
 from tests.pools.test_pool import completion, failed
 from ttc.benchmarks.harness.config import Arm
 from ttc.benchmarks.harness.results import read_results
+from ttc.benchmarks.harness.run import Evaluation, Options
 from ttc.benchmarks.harness.samples import SampleFile, Samples, drawn_by, read_samples
 from ttc.benchmarks.harness.selection import at_k, selection
 from ttc.benchmarks.harness.setup import Asked, set_up
 from ttc.benchmarks.metrics import maj_at_k, weighted_at_k
 from ttc.benchmarks.report.html import page
 from ttc.benchmarks.report.study import read_study
+from ttc.benchmarks.report.summary import summary
+from ttc.benchmarks.report.tables import used_up
 from ttc.benchmarks.report.write import write_report
 from ttc.errors import RecordError
-from ttc.pools import Pool, write
+from ttc.pools import Pool, read, write
+from ttc.testing import FakeEngine
 from ttc.types import Budget
 
 ANSWERS = ("7", "5", "7", None, "3", "5", "7", "7")
@@ -118,31 +125,35 @@ def _pool(path: Path) -> Path:
             lost = failed(problem.id, index)
             made.append(lost if (problem.id, index) == ("p0", 2) else said)
     asked = {problem.id: problem.messages for problem in sums(4).problems}
-    write(path, Pool(replace(c, messages=asked[c.problem], prompt=None) for c in made))
+    told = (replace(c, messages=asked[c.problem], prompt=None, num_tokens=4) for c in made)
+    write(path, Pool(told))
     return path
 
 
-def _pooled(tmp_path: Path) -> Path:
-    path = _pool(tmp_path / "pool.jsonl")
-    task = tmp_path / "sums.jsonl"
+def _asked(path: Path, strategy: str, **more: Any) -> Asked:
+    """A strategy on four sums, beside a pool."""
+    task = path.with_name("sums.jsonl")
     rows = [
         {"id": p.id, "question": p.messages[0].content, "answer": r.answer}
         for p, r in sums(4).items
     ]
     task.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
-    asked = Asked(
-        tasks=(str(task),),
-        strategies=("vote: sample(n=2, max_tokens=8) >> vote()",),
-        budgets=(Budget(tokens=60),),
-        models=("fake",),
-        pool=path,
-    )
-    made = set_up(asked)
-    from ttc.benchmarks.harness.run import Evaluation
+    known = {"budgets": (Budget(tokens=60),), "models": ("fake",), "pool": path}
+    return Asked(tasks=(str(task),), strategies=(strategy,), **{**known, **more})
 
-    folder = tmp_path / "eval"
-    Evaluation(made.config, made.tasks, folder, pool=made.pool).run()
+
+def _run(asked: Asked, **options: Any) -> Path:
+    made = set_up(asked)
+    assert asked.pool is not None
+    folder = asked.pool.with_name("eval")
+    run = Evaluation(made.config, made.tasks, folder, pool=made.pool, options=Options(**options))
+    run.run()
     return folder
+
+
+def _pooled(tmp_path: Path) -> Path:
+    path = _pool(tmp_path / "pool.jsonl")
+    return _run(_asked(path, "vote: sample(n=2, max_tokens=8) >> vote()"))
 
 
 def test_a_pool_is_graded_whole_whatever_strategies_drew_of_it(tmp_path: Path) -> None:
@@ -153,6 +164,46 @@ def test_a_pool_is_graded_whole_whatever_strategies_drew_of_it(tmp_path: Path) -
     (told,) = read_study(folder).selections
     assert {(p.selector, p.k): p.value for p in told.points}["pass@k", 4] == 1.0
     assert "digest" in read_study(folder).config.pool  # type: ignore[operator]
+
+
+def test_a_problem_that_is_still_being_drawn_is_left_out_and_told(tmp_path: Path) -> None:
+    """What came of it until now is short; of problems with more the first completions count."""
+    path = _pool(tmp_path / "pool.jsonl")
+    kept = [c for c in read(path) if (c.problem, c.index) != ("p1", 2)]
+    more = [replace(kept[-1], index=place) for place in (4, 5)]
+    write(path, Pool([*kept, *more]))
+    made = set_up(_asked(path, "sample(n=2, max_tokens=8) >> vote()"))
+    (told,) = made.left_out.values()
+    assert made.pool is not None
+    counts = {p.id: len(made.pool.of(p.id)) for p in made.pool.problems}
+    assert counts == {"p0": 4, "p2": 4, "p3": 4}
+    assert told == (
+        "1 problem left out, of which the pool holds fewer than 4 completions: those still to "
+        "come are longer",
+        "1 of its problems have more than 4 completions: the first are used",
+    )
+
+
+def test_a_budget_that_a_pool_is_too_small_for_is_told_everywhere(tmp_path: Path) -> None:
+    """Four completions do not spend 900 tokens, so nothing stands there of 900 tokens."""
+    path = _pool(tmp_path / "pool.jsonl")
+    drawn = "vote: sample(n='budget', max_tokens=8) >> vote()"
+    folder = _run(_asked(path, drawn, budgets=(Budget(tokens=9), Budget(tokens=900))))
+    study = read_study(folder)
+    (line,) = used_up(study.cells)
+    assert line.startswith("vote @ tokens=900: the pool was used up in 4 of 4 runs")
+    assert line in unescape(page(study))
+    counts = [row["pool_used_up"] for row in summary(study) if row["kind"] == "strategy"]
+    assert counts == [0, 4]
+
+
+def test_with_a_pool_every_other_role_has_its_own_model(tmp_path: Path) -> None:
+    path = _pool(tmp_path / "pool.jsonl")
+    judge = FakeEngine(["Score: 9"])
+    asked = _asked(path, "sample(n=2, max_tokens=8) >> judge() >> best()", roles={"judge": "j"})
+    folder = _run(replace(asked, budgets=(Budget(),)), load=lambda _: nullcontext(judge))
+    assert judge.calls == 8
+    assert all("judge" in result.roles for result in read_results(folder))
 
 
 def test_json_csv_and_page_tell_what_samples_come_to(tmp_path: Path) -> None:

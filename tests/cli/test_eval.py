@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 
 from tests.benchmarks.evals import adder
+from ttc.benchmarks.harness.run import Done
 from ttc.cli.eval import budgets_of
+from ttc.cli.progress import Lines
 from ttc.cli.terminal import Fault
 from ttc.testing import FakeEngine
 from ttc.types import Budget
@@ -134,6 +136,28 @@ def test_a_dry_run_measures_the_rate_of_the_engine(
     assert "tokens a second" in done.stdout
 
 
+def test_a_dry_run_measures_every_model(run_ttc: Cli, use_engine: Use, task: str) -> None:
+    engine = use_engine(FakeEngine(adder))
+    both = ("--model", "smollm2-135m", "--model", "another")
+    done = run_ttc("eval", task, *ARMS, *both, "--dry-run", "--limit", "2")
+    lines = done.stdout.splitlines()
+    assert engine.calls == 4, "two problems of each"
+    assert [line.split()[0] for line in lines[:5]] == ["model", *both[1:2] * 2, *both[3:] * 2]
+    assert " tokens a second" in lines[6]
+
+
+def test_where_nobody_watches_a_line_tells_accuracy_spend_and_time_left(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """What was done before a kill counts as done, and hurries no clock."""
+    now = iter([0.0, 1.0, 30.0, 90.0])
+    lines = Lines(10, now=lambda: next(now))
+    for value, is_new in ((1.0, False), (0.0, True), (1.0, True)):
+        lines(Done(None, value, 50, is_new=is_new))  # type: ignore[arg-type]  # the job is not read
+    told = " ".join(capsys.readouterr().err.split())
+    assert told == ("3 of 10 runs of problems done, 66.7% right, 150 tokens, about 5 minutes left")
+
+
 @pytest.mark.parametrize(
     ("arguments", "fault"),
     [
@@ -153,6 +177,8 @@ def test_a_dry_run_measures_the_rate_of_the_engine(
         (("-s", "greedy: greedy()"), "two strategies are called 'greedy'"),
         (("-s", "bad: nope()"), "nope"),
         (("--sandbox", "soft"), "--sandbox: 'soft' is none of"),
+        (("--pool", "x", "--model", "y"), "--model: --pool holds what a model has written"),
+        (("--rate", "0"), "--rate"),
     ],
 )
 def test_faults_are_told_in_one_line_before_anything_runs(
@@ -197,6 +223,20 @@ def test_compare_tells_a_difference_and_shows_where(
     assert "The answer is" in done.stdout
 
 
+def test_compare_refuses_other_problems_by_the_same_ids(
+    run_ttc: Cli, use_engine: Use, task: str, tmp_path: Path
+) -> None:
+    use_engine(FakeEngine(adder))
+    first, second = (str(tmp_path / name) for name in ("first", "second"))
+    run_ttc("eval", task, *ARMS, "--limit", "2", "-o", first)
+    text = Path(task).read_text(encoding="utf-8")
+    Path(task).write_text(text.replace("+ 1", "+ 2"), encoding="utf-8")
+    run_ttc("eval", task, *ARMS, "--limit", "3", "-o", second)
+    done = run_ttc("compare", f"{first}#vote", f"{second}#vote")
+    assert done.returncode == 2
+    assert "is not the same task in both: its problems are from the file" in done.stderr
+
+
 def test_compare_asks_which_of_several_is_meant(
     run_ttc: Cli, use_engine: Use, task: str, tmp_path: Path
 ) -> None:
@@ -236,13 +276,14 @@ def test_a_pool_of_other_ids_is_told_with_one_of_each(
 def test_where_some_problems_fail_the_first_fault_is_told_beside_the_table(
     run_ttc: Cli, use_engine: Use, task: str, tmp_path: Path
 ) -> None:
-    """A pool that is too small for one strategy on one problem."""
+    """A pool that does not tell how long the completions of one problem are."""
     pool = tmp_path / "pool.jsonl"
     rows = [
         {"schema_version": 1, "problem": f"p{i}", "index": index, "text": "The answer is 1.",
-         "num_tokens": 4, "messages": [{"role": "user", "content": f"What is {i} + 1?"}]}
+         "num_tokens": None if i == 2 else 4,
+         "messages": [{"role": "user", "content": f"What is {i} + 1?"}]}
         for i in range(3)
-        for index in range(1 if i == 2 else 3)
+        for index in range(3)
     ]  # fmt: skip
     pool.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
     sampled = "vote: sample(n=3, max_tokens=8) >> vote()"
@@ -251,9 +292,9 @@ def test_where_some_problems_fail_the_first_fault_is_told_beside_the_table(
     assert done.returncode == 0, done.stderr
     told = " ".join(done.stderr.split())
     assert "1 of 3 runs failed, and count as wrong" in told
-    assert "the pool holds 1 completion of problem 'p2'" in told.replace(
-        "completions", "completion"
-    )
+    assert "the first: RecordError: the pool does not tell how many tokens p2#0 has" in told
+    assert "37 problems left out, of which the pool holds nothing" in told
+    assert "1 of 3" in done.stdout.splitlines()[2]
 
 
 def test_where_every_problem_fails_the_first_fault_is_told(

@@ -38,6 +38,7 @@ def test_a_plan_is_chosen_on_one_part_and_told_on_the_other(
     assert done.returncode == 0, done.stderr
     assert (again.stdout, engine.calls) == (done.stdout, calls)
     assert "chosen on 12 problems of sums.jsonl:" in done.stdout
+    assert "--repeats 2 takes others for the table" in done.stdout
     assert "expected, from 12 problems that chose nothing:" in done.stdout
     made = json.loads((folder / "plan.json").read_text(encoding="utf-8"))
     assert made["budget"] == 90

@@ -88,6 +88,19 @@ def test_a_pool_is_shown_with_its_estimates(pool: str, task: str, run_ttc: Cli) 
     assert values["pass@1"] == values["accuracy of the completed"]
 
 
+def test_a_pool_is_never_graded_by_other_problems_of_the_same_ids(
+    pool: str, task: str, run_ttc: Cli
+) -> None:
+    """As those of a generated task with another seed."""
+    path = Path(task)
+    path.write_text(path.read_text(encoding="utf-8").replace("1", "3"), encoding="utf-8")
+    asked = path.read_text(encoding="utf-8").replace('"id": "3"', '"id": "1"')
+    path.write_text(asked, encoding="utf-8")
+    done = run_ttc("pool", "show", pool, "--task", task)
+    assert done.returncode == 2
+    assert "is another one than that of" in done.stderr
+
+
 def test_pools_are_appended_merged_and_scored(pool: str, tmp_path: Path, run_ttc: Cli) -> None:
     twice, same = str(tmp_path / "twice.jsonl"), str(tmp_path / "same.jsonl")
     scores = tmp_path / "scores.jsonl"

@@ -61,6 +61,12 @@ def _row(ours: Any, theirs: Any) -> tuple[str, ...]:
     tables: Any = room("benchmarks.report.tables")
     verdicts: Any = room("benchmarks.harness.verdicts")
     mine, other = ours.measures, theirs.measures
+    here, there = (side.config.task(side.cell.task) for side in (ours, theirs))
+    if here.rows != there.rows and here.digest != there.digest:
+        raise Fault(
+            f"{ours.cell.task} is not the same task in both: its problems are from {here.source} "
+            f"in the first, and from {there.source} in the second"
+        )
     try:
         difference, detectable, num = verdicts.differences(mine, other, ours.config.seed)
     except ValueError as error:

@@ -2,34 +2,24 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from itertools import product
 from pathlib import Path
 from typing import Annotated, Any, cast, get_args
 
 import typer
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TaskID,
-    TextColumn,
-    TimeRemainingColumn,
-)
 
 from ttc.cli.budgets import parse_budget
 from ttc.cli.engines import DEFAULT_MODEL, MODEL_HELP, default_model, engine_of
+from ttc.cli.progress import bars
 from ttc.cli.result_files import JsonFile, check_target, write_result
-from ttc.cli.terminal import Fault, counted, is_live, note, one_line, say, show, table
+from ttc.cli.terminal import Fault, counted, note, one_line, say, show, table
 from ttc.config import settings
 from ttc.registry import room
 from ttc.sandbox.zygote import SandboxChoice
 from ttc.types import Budget
 
-__all__ = ["budgets_of", "eval_", "ready", "run_evaluation", "tell_study"]
+__all__ = ["budgets_of", "check_pool", "eval_", "ready", "run_evaluation", "tell_study"]
 
 _STRATEGIES = ["greedy: greedy()", "vote: sample(n='budget', temperature=0.8, ahead=8) >> vote()"]
 _SANDBOXES = get_args(SandboxChoice)
@@ -94,12 +84,14 @@ def eval_(  # noqa: PLR0913 - every option of the command
     ] = False,
     figures: Annotated[bool, typer.Option(help="Draw figures by matplotlib.")] = True,
     rate: Annotated[
-        float | None, typer.Option(help="Tokens a second, for --dry-run.", show_default="measured")
+        float | None,
+        typer.Option(min=1e-3, help="Tokens a second, for --dry-run.", show_default="measured"),
     ] = None,
     json: JsonFile = None,
 ) -> None:
     """Compare strategies on tasks at equal budgets; run again, it goes on where it was."""
     check_target(json)
+    check_pool(pool, models)
     if sandbox not in _SANDBOXES:
         raise Fault(f"--sandbox: {sandbox!r} is none of {', '.join(_SANDBOXES)}")
     data_room, set_up = room("benchmarks.data"), room("benchmarks.harness.setup")
@@ -144,6 +136,16 @@ def eval_(  # noqa: PLR0913 - every option of the command
     if json is not None:
         rows = room("benchmarks.report.summary").summary(study)
         write_result(json, rows, context.find_root().obj, made.config.seed)
+
+
+def check_pool(pool: Path | None, models: Sequence[str] | str | None) -> None:
+    """That a pool alone is drawn from.
+
+    Raises:
+        Fault: a model is named as well.
+    """
+    if pool is not None and models:
+        raise Fault("--model: --pool holds what a model has written; leave one of them out")
 
 
 def budgets_of(text: str) -> list[Budget]:
@@ -199,10 +201,10 @@ def run_evaluation(made: Any, folder: Path, options: Any) -> None:
         Fault: every problem failed; the first fault is told.
     """
     run = room("benchmarks.harness.run")
-    for task, count in made.left_out.items():
-        if count:
-            note(f"{task}: {counted(count, 'problem')} left out, which nobody can grade here")
-    with _bars(made.config) as told:
+    for task, why in made.left_out.items():
+        for told in why:
+            note(f"{task}: {told}")
+    with bars(made.config, options.shard) as told:
         evaluation = run.Evaluation(
             made.config, made.tasks, folder, options=options, pool=made.pool, told=told
         )
@@ -243,6 +245,8 @@ def tell_study(study: Any) -> None:
         if bounds:
             say("upper bounds, which choose by the right answers, and are no results:")
             show(table(tables.HEADINGS, bounds, right=tables.RIGHT))
+        for told in tables.used_up(cells):
+            say(told)
         if facts.num_publicly_tested:
             say(f"{facts.num_publicly_tested} of its problems show tests of their own")
         _tell_sure(cells, tables)
@@ -283,101 +287,54 @@ def _tell_selection(found: Any, tables: Any) -> None:
 def _tell_estimate(made: Any, folder: Path, rate: float | None) -> None:
     """What it would take, and could show; where it has begun, what is left of it."""
     estimate: Any = room("benchmarks.harness.estimate")
-    results: Any = room("benchmarks.harness.results")
-    done = results.read_results(folder) if folder.is_dir() else ()
-    tasks = list(made.tasks.values())
-    if made.pool is not None:
-        cells = estimate.estimates(made.config, made.tasks, done=done)
-    else:
-        with engine_of(made.config.models[0]) as engine:
-            cells = estimate.estimates(made.config, made.tasks, engine=engine, done=done)
-            rate = rate or estimate.measured_rate(engine, tasks)
-    rows = [
-        (
-            cell.task,
-            cell.arm,
-            cell.budget,
-            f"{cell.runs:,}",
-            "unbounded" if cell.most_tokens is None else f"{cell.most_tokens:,.0f}",
-            "-" if rate is None or cell.most_tokens is None else f"{cell.hours(rate):.2f}",
+    cells, rates = _estimated(made, folder, rate)
+    several = len(made.config.models) > 1
+    rows, hours = [], 0.0
+    for cell in cells:
+        taken = cell.hours(rates[cell.model]) if cell.model in rates else None
+        hours += taken or 0.0
+        rows.append(
+            (
+                *((cell.model,) if several else ()),
+                cell.task,
+                cell.arm,
+                cell.budget,
+                f"{cell.runs:,}",
+                "unbounded" if cell.most_tokens is None else f"{cell.most_tokens:,.0f}",
+                "-" if taken is None else f"{taken:.2f}",
+            )
         )
-        for cell in cells
-    ]
     headings = ("task", "strategy", "budget", "runs", "tokens at most", "hours at most")
+    headings = ("model", *headings) if several else headings
     show(table(headings, rows, right="runs,tokens at most,hours at most"))
     known = [cell.most_tokens for cell in cells if cell.most_tokens is not None]
-    at_rate = "" if rate is None else f" at {rate:,.0f} tokens a second"
-    hours = "" if rate is None else f", {sum(known) / rate / 3600:.2f} hours"
-    say(f"\nat most {sum(known):,.0f} tokens{hours}{at_rate}")
+    told = " and ".join(dict.fromkeys(f"{value:,.0f}" for value in rates.values()))
+    taking = f", {hours:.2f} hours at {told} tokens a second" if rates else ""
+    say(f"\nat most {sum(known):,.0f} tokens{taking}")
     for name, task in made.tasks.items():
-        told = ", ".join(
+        shown = ", ".join(
             f"{100 * estimate.detectable(len(task.items), share):.1f} points where they differ on "
             f"{share:.0%}"
             for share in estimate.SHARES
         )
-        say(f"{name}, {counted(len(task.items), 'problem')}, could show {told}")
+        say(f"{name}, {counted(len(task.items), 'problem')}, could show {shown}")
     num = len(made.config.comparisons)
     say(f"{counted(num, 'comparison')} would get a verdict; nothing was run")
 
 
-@contextmanager
-def _bars(config: Any) -> Iterator[Callable[[Any], None]]:
-    """A bar for each cell: accuracy until now, tokens spent, and time left."""
-    if not is_live():
-        yield _Lines(config)
-        return
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=24),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[accuracy]}"),
-        TextColumn("{task.fields[tokens]}"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as live:
-        yield _Live(config, live)
-
-
-class _Live:
-    """Moves the bars; a bar appears with the first problem of its cell."""
-
-    def __init__(self, config: Any, live: Progress) -> None:
-        self._live = live
-        self._sizes = {task.name: task.num_problems * config.repeats for task in config.tasks}
-        self._bars: dict[str, TaskID] = {}
-        self._sums: dict[str, list[float]] = {}
-
-    def __call__(self, done: Any) -> None:
-        """Takes in what was done."""
-        cell = done.job.cell
-        if cell.key not in self._bars:
-            name = one_line(f"{cell.task} {cell.arm} {cell.budget}", 44)
-            self._bars[cell.key] = self._live.add_task(
-                name, total=self._sizes[cell.task], accuracy="", tokens=""
-            )
-            self._sums[cell.key] = [0.0, 0.0, 0.0]
-        sums = self._sums[cell.key]
-        for place, more in enumerate((1, done.value, done.tokens)):
-            sums[place] += more
-        self._live.update(
-            self._bars[cell.key],
-            completed=sums[0],
-            accuracy=f"{sums[1] / sums[0]:.1%} right",
-            tokens=f"{sums[2]:,.0f} tokens",
-        )
-
-
-class _Lines:
-    """Where nobody watches: a line a minute."""
-
-    def __init__(self, config: Any) -> None:
-        whole = sum(task.num_problems for task in config.tasks) * config.repeats
-        self._size = whole * len(config.arms) * len(config.budgets) * len(config.models)
-        self._done, self._told_at = 0, time.monotonic()
-
-    def __call__(self, done: Any) -> None:
-        """Takes in what was done."""
-        self._done += 1
-        if time.monotonic() - self._told_at > 60:
-            self._told_at = time.monotonic()
-            note(f"{self._done:,} of {self._size:,} runs of problems done")
+def _estimated(made: Any, folder: Path, rate: float | None) -> tuple[list[Any], dict[str, float]]:
+    """What every cell would take, and how fast each model is: every model tells its own."""
+    estimate: Any = room("benchmarks.harness.estimate")
+    results: Any = room("benchmarks.harness.results")
+    done = list(results.read_results(folder)) if folder.is_dir() else []
+    models = made.config.models
+    if made.pool is not None:
+        cells = estimate.estimates(made.config, made.tasks, done=done)
+        return cells, {} if rate is None else dict.fromkeys(models, rate)
+    found, rates = [], {}
+    for model in models:
+        with engine_of(model) as engine:
+            cells = estimate.estimates(made.config, made.tasks, engine=engine, done=done)
+            found += [cell for cell in cells if cell.model == model]
+            rates[model] = rate or estimate.measured_rate(engine, list(made.tasks.values()))
+    return found, rates

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from ttc.cli.engines import DEFAULT_MODEL, MODEL_HELP, default_model, engine_of
-from ttc.cli.eval import budgets_of, ready, run_evaluation
+from ttc.cli.eval import budgets_of, check_pool, ready, run_evaluation
 from ttc.cli.result_files import JsonFile, check_target, write_result
 from ttc.cli.terminal import Fault, say, show, table
 from ttc.config import settings
@@ -56,6 +56,8 @@ def plan(  # noqa: PLR0913 - every option of the command
 ) -> None:
     """Choose a strategy for a budget, and one for each difficulty; a kill loses nothing."""
     check_target(json)
+    source = context.get_parameter_source("model")
+    check_pool(pool, model if source is not None and source.name == "COMMANDLINE" else None)
     planner, set_up = room("benchmarks.planner"), room("benchmarks.harness.setup")
     look = f"{planner.LOOK}: {look}"
     _check_look(strategy, look, planner.LOOK)
@@ -148,6 +150,8 @@ def _show_plan(made: Any, tuned: Any) -> None:
     say("")
     levels = [_level(level, tables) for level in made.table.levels]
     show(table(_TABLE, levels, right="runs,accuracy,tokens"))
+    if tuned.config.repeats == 1:
+        say("made on the samples that the look itself took; --repeats 2 takes others for the table")
 
 
 def _level(level: Any, tables: Any) -> tuple[str, ...]:

@@ -38,6 +38,8 @@ def show_(
     task: Annotated[
         str | None, typer.Option(help="Grade by its references.", show_default="none")
     ] = None,
+    data: Annotated[list[Path] | None, typer.Option(help="A folder of data sets.")] = None,
+    seed: Annotated[int, typer.Option(help="That of a task which is generated.")] = 0,
     k: Annotated[str, typer.Option(help="How many completions at once.")] = "1,4,8,16",
     by: Annotated[
         str | None, typer.Option(help="The score of best-of-k.", show_default="none")
@@ -47,7 +49,8 @@ def show_(
     """Tell what a pool holds; with a task, what its completions come to."""
     found = read(path)
     facts = _facts(found)
-    rows = [] if task is None else _estimates(found, task, _numbers(k), by)
+    asking: Any = room("benchmarks.data").Asking(seed=seed, folders=tuple(data or ()))
+    rows = [] if task is None else _estimates(found, task, asking, _numbers(k), by)
     if json:
         said = {**facts, "estimates": [asdict(row) for row in rows]}
         say(pretty({"schema_version": SCHEMA_VERSION, **said}))
@@ -161,8 +164,8 @@ def _shown(value: object) -> str:
     return f"{value:,.1f}" if isinstance(value, float) else f"{value:,}"
 
 
-def _estimates(found: Pool, task: str, ks: list[int], by: str | None) -> list[Any]:
-    asked = room("benchmarks.data").task_named(task)
+def _estimates(found: Pool, task: str, asking: Any, ks: list[int], by: str | None) -> list[Any]:
+    asked = room("benchmarks.data").task_named(task, asking)
     if by is not None and by not in found.columns:
         raise Fault(f"--by: no score is called {by!r}; there is {_shown(list(found.columns))}")
     rows: list[Any] = room("benchmarks.pools").estimates(found, asked, ks, score=by)
