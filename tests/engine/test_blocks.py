@@ -66,7 +66,7 @@ def product(weight: Tensor, x: torch.Tensor) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("kind", CODED)
-@pytest.mark.parametrize("rows", [1, 2, 3, 4, 5, 33])
+@pytest.mark.parametrize("rows", [1, 2, 3, 4, 5, 66])
 def test_a_product_is_that_of_the_reference_to_the_bit(
     kernels: Kernels, kind: str, rows: int
 ) -> None:
