@@ -1,10 +1,11 @@
 """What an arithmetic costs in quality: its distributions against those of float32, on a text.
 
-Run as `python benchmarks/perf/quality.py TEXT [--arithmetic NAME ...] [--kv-type int8] [--tokens N]
+Run as `python benchmarks/perf/quality.py TEXT [--arithmetic NAME ...] [--tokens N]
 [--models MODEL ...] [--json PATH]`, where TEXT is a plain text, or JSON lines with `question` and
 `answer`. At every position of its first tokens: the divergence KL(float32 || it) in nats, how often
 the most probable token is the same, and the perplexity of both. All read the same file, so what the
-file itself rounded away plays no part.
+file itself rounded away plays no part. `int8` is measured once more with keys and values of a byte
+each.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ from ttc.engine.local.source import KVType, open_model
 
 MODELS = ("smollm2-135m",)
 ARITHMETICS: tuple[Arithmetic, ...] = ("int8", "file")
+Types = tuple[Arithmetic, KVType | None]
+"""Of weights, and of keys and values."""
 MAX_DIVERGENCE, MIN_AGREEMENT = 0.015, 0.955
 PIECE = 256
 
@@ -63,7 +66,7 @@ def log_probabilities(
 
 def rows_of(
     model: str,
-    types: tuple[Arithmetic, KVType | None],
+    types: Types,
     text: str,
     count: int,
     exact: torch.Tensor,
@@ -74,7 +77,8 @@ def rows_of(
     divergence = float((exact.exp() * (exact - found)).sum(-1).mean())
     agreement = float((exact.argmax(-1) == found.argmax(-1)).float().mean())
     losses = [float(-p[:-1].gather(1, ids[1:, None]).mean()) for p in (exact, found)]
-    name = f"{Path(model).stem}, {arithmetic}{f', kv {kv_type}' if kv_type else ''}"
+    name = f"{Path(model).name.removesuffix('.gguf')}, {arithmetic}"
+    name += f", kv {kv_type}" if kv_type else ""
     print(
         f"{name}: {len(ids)} tokens, divergence {divergence:.4f}, best equal {agreement:.4f}, "
         f"perplexity {math.exp(losses[0]):.3f} in fp32, {math.exp(losses[1]):.3f} in this"
@@ -98,9 +102,8 @@ def main() -> None:
     parser.add_argument("text", type=Path, help="what all arithmetics read")
     parser.add_argument("--models", nargs="*", default=MODELS, help="names or paths of GGUF files")
     parser.add_argument(
-        "--arithmetic", nargs="*", default=ARITHMETICS, choices=get_args(Arithmetic)
+        "--arithmetic", nargs="+", default=ARITHMETICS, choices=get_args(Arithmetic)
     )
-    parser.add_argument("--kv-type", choices=get_args(KVType), help="keys and values as codes")
     parser.add_argument("--tokens", type=int, default=1152)
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
     arguments = parser.parse_args()
@@ -109,8 +112,10 @@ def main() -> None:
     rows, count = [], arguments.tokens
     for model in arguments.models:
         exact, _ = log_probabilities(find(model), "fp32", None, text, count)
-        for arithmetic in arguments.arithmetic:
-            rows += rows_of(model, (arithmetic, arguments.kv_type), text, count, exact)
+        kinds: list[Types] = [(arithmetic, None) for arithmetic in arguments.arithmetic]
+        kinds += [("int8", "int8")] if "int8" in arguments.arithmetic else []
+        for types in kinds:
+            rows += rows_of(model, types, text, count, exact)
     if arguments.json is not None:
         write_result(arguments.json, command=["python", *sys.argv], rows=rows, seed=0)
 
