@@ -8,6 +8,7 @@ In the gate a kernel is compiled for each way that it can differ in, on one mode
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -37,8 +38,10 @@ TENSOR_CORES = {
 SHARED = {80: 163, 90: 227, 100: 227}
 """KiB that a program may have of shared memory."""
 REGISTERS = 255
-SPILLS = {("3.6", "fold", 100): 16}
-"""Bytes that an older Triton cannot keep in registers; the newest spills nothing anywhere."""
+SPILLS = 16
+"""Bytes that may lie in memory while the loop runs that multiplies: it reads and writes none."""
+if triton.__version__.startswith("3.6"):  # it multiplies bytes by the older instruction there
+    TENSOR_CORES["multiply_int8", 100] = "IMMA"
 
 
 def everything() -> list[tuple[Variant, int]]:
@@ -99,17 +102,18 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_kernel_stays_within_its_registers_and_the_tensor_cores_compute(
     variant: Variant, capability: int, folder: Path
 ) -> None:
-    """Nothing spills, and shared memory suffices; what is read in bulk is read by 16 bytes."""
+    """No loop of them touches what spills; what is read in bulk is read by 16 bytes."""
     made = compiled(variant, capability, folder)
 
-    spills = SPILLS.get((triton.__version__[:3], variant.name, capability), 0)
-    assert made.stack <= spills
-    assert spills or made.count("LDL") == made.count("STL") == 0
     assert made.registers <= REGISTERS
     assert made.shared <= SHARED[capability] * 1024
     if instruction := TENSOR_CORES.get((variant.name, capability)):
         assert made.count(instruction) > 0, counted(made)
         assert made.count("LDGSTS") > 0  # copies that go past the registers
+        assert made.stack <= SPILLS
+        assert not re.findall(r"\b(?:LDL|STL)", made.shortest_loop_of(instruction))
+    else:
+        assert made.stack == made.count("LDL") == made.count("STL") == 0
     if variant.name in ("copy_pages", "measure_slices", "find_floors"):
         assert made.count(r"LDG\.E\.128") + made.count(r"LDG\.E\.ENL2\.256") > 0
 
