@@ -1,6 +1,5 @@
 """Every registered strategy conforms. A new one is tested here by being registered."""
 
-import os
 from collections.abc import Callable
 
 import pytest
@@ -125,7 +124,7 @@ EXEMPT: dict[str, dict[str, str]] = {
 }
 """Why checks do not apply, by node and check."""
 
-PROBLEMS = int(os.environ.get("TTC_CONFORMANCE_PROBLEMS", "100"))
+PROBLEMS = 100
 """On how many simulated problems more budget is tried; `make conformance` takes 4,000."""
 
 each = pytest.mark.parametrize("name", CASES)
