@@ -5,24 +5,26 @@ from __future__ import annotations
 import json
 import math
 import shutil
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.benchmarks.evals import adder, config_of, evaluation, sums
+from tests.benchmarks.evals import VOTE, adder, config_of, evaluation, sums
 from ttc.benchmarks.harness.config import Config
 from ttc.benchmarks.harness.grading import jailed
-from ttc.benchmarks.harness.results import read_results
+from ttc.benchmarks.harness.results import ResultFile, read_results
 from ttc.benchmarks.harness.run import Done, Shard
 from ttc.benchmarks.hidden_tests import HiddenTests
 from ttc.errors import EngineError, RecordError
 from ttc.lines import Lines
 from ttc.ports import Request
 from ttc.solve import asolve
+from ttc.strategies import Vote
 from ttc.testing import FakeEngine
-from ttc.types import Branch, Outcome, Problem
+from ttc.types import Branch, Candidate, Outcome, Problem
 
 MEASURED = ("seconds", "kv_byte_seconds")
 
@@ -260,3 +262,32 @@ def test_a_grader_runs_programs_as_safely_as_is_asked_for() -> None:
     task = replace(sums(1), grader=HiddenTests())
     assert jailed(task, "none").grader == HiddenTests(sandbox="none")
     assert jailed(sums(1), "none").grader == sums(1).grader
+
+
+def test_two_evaluations_at_once_do_not_share_a_folder(tmp_path: Path) -> None:
+    evaluation(tmp_path, sums(2)).run()
+    before = (tmp_path / "results.jsonl").read_bytes()
+    with (
+        ResultFile(tmp_path / "results.jsonl"),
+        pytest.raises(RecordError, match="is in use by another evaluation; wait for it"),
+    ):
+        evaluation(tmp_path, sums(2)).run()
+    assert (tmp_path / "results.jsonl").read_bytes() == before
+
+
+def test_what_a_fault_leaves_of_a_run_has_its_spend(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The calls before it were made, whatever came of them."""
+
+    async def broken(self: Vote, candidates: Any, scope: Any) -> AsyncIterator[Candidate]:
+        async for candidate in candidates:
+            yield candidate
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(Vote, "run", broken)
+    evaluation(tmp_path, sums(1), changes={"arms": (VOTE,), "comparisons": ()}).run()
+    (result,) = read_results(tmp_path)
+    assert result.error is not None
+    assert result.usage.get("calls") == 3
+    assert result.roles["policy"] == result.usage["tokens"]

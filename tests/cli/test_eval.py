@@ -149,8 +149,8 @@ def test_a_dry_run_measures_every_model(run_ttc: Cli, use_engine: Use, task: str
 def test_where_nobody_watches_a_line_tells_accuracy_spend_and_time_left(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """What was done before a kill counts as done, and hurries no clock."""
-    now = iter([0.0, 1.0, 30.0, 90.0])
+    """What was done before a kill counts as done, and neither it nor a load moves the clock."""
+    now = iter([0.0, 1.0, 48.0, 90.0])
     lines = Lines(10, now=lambda: next(now))
     for value, is_new in ((1.0, False), (0.0, True), (1.0, True)):
         lines(Done(None, value, 50, is_new=is_new))  # type: ignore[arg-type]  # the job is not read

@@ -305,8 +305,8 @@ def _tell_estimate(made: Any, folder: Path, rate: float | None) -> None:
             )
         )
     headings = ("task", "strategy", "budget", "runs", "tokens at most", "hours at most")
-    headings = ("model", *headings) if several else headings
-    show(table(headings, rows, right="runs,tokens at most,hours at most"))
+    named = ("model", *headings) if several else headings
+    show(table(named, rows, right=",".join(headings[3:])))
     known = [cell.most_tokens for cell in cells if cell.most_tokens is not None]
     told = " and ".join(dict.fromkeys(f"{value:,.0f}" for value in rates.values()))
     taking = f", {hours:.2f} hours at {told} tokens a second" if rates else ""

@@ -86,16 +86,18 @@ class Lines:
         self._size, self._now = size, now
         self._done = self._new = 0
         self._right = self._tokens = 0.0
-        self._began = self._told_at = now()
+        self._told_at = self._began = now()
 
     def __call__(self, done: Any) -> None:
         """Takes in what was done."""
+        now = self._now()
+        if done.is_new and not self._new:
+            self._began = now  # before it an engine was loaded
         self._done, self._new = self._done + 1, self._new + done.is_new
         self._right, self._tokens = self._right + done.value, self._tokens + done.tokens
-        now = self._now()
-        if now - self._told_at > _EVERY_S and done.is_new:
+        if now - self._told_at > _EVERY_S and self._new > 1:
             self._told_at = now
-            left_s = (now - self._began) / self._new * (self._size - self._done)
+            left_s = (now - self._began) / (self._new - 1) * (self._size - self._done)
             note(
                 f"{self._done:,} of {self._size:,} runs of problems done, "
                 f"{self._right / self._done:.1%} right, {self._tokens:,.0f} tokens, about "
