@@ -197,7 +197,9 @@ def rows_of(
         for way, calls in by_way.items():
             if not calls:
                 continue
-            found = {"name": f"{options.target} {name} batch={options.batch}: {way}"}
+            found: dict[str, Any] = {
+                "name": f"{options.target} {name} batch={options.batch}: {way}"
+            }
             found |= row(way, by_way)
             if way in loaded and options.batch == 1 and found["acceptance"] is not None:
                 found |= predicted(loaded[way], found["acceptance"])
@@ -244,9 +246,8 @@ def predicted(engine: LocalEngine, acceptance: float) -> dict[str, Any]:
         )
         for rows in (1, 2, 4)
     }
-    told: dict[str, Any] = {
-        "bound": round(bound(acceptance, curve, model and model.curve, CONTEXT), 3)
-    }
+    drafts = None if model is None else model.curve
+    told: dict[str, Any] = {"bound": round(bound(acceptance, curve, drafts, CONTEXT), 3)}
     if model is not None:
         one = Load(rows=1, draws=1, seen=CONTEXT)
         told["draft_step_ms"] = round(1e3 * model.curve(one), 2)
