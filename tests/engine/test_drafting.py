@@ -17,6 +17,7 @@ from ttc.costs import Costs
 from ttc.engine.local import LocalEngine
 from ttc.engine.local.curve import Curve, Load
 from ttc.engine.local.drafting.budget import DraftBudget
+from ttc.engine.local.drafting.draft import Wish
 from ttc.engine.local.drafting.draft_model import DraftModel
 from ttc.engine.local.drafting.ngram import NgramDrafter, NgramIndex
 from ttc.engine.local.drafting.options import Drafting, check_vocabulary, drafting_of
@@ -79,6 +80,35 @@ def test_an_index_is_a_function_of_its_text(text: list[int], cut: int) -> None:
 
     for end in range(len(text) + 1):
         assert whole.follow(text[:end]) == pieces.follow(text[:end])
+
+
+def test_the_longer_match_wins_of_two_texts_and_the_own_one_among_equals() -> None:
+    own, written = NgramIndex(), NgramIndex()
+    own.add([1, 2, 3, 9])
+    written.add([7, 1, 2, 3, 5, 3, 6])
+
+    assert own.follow([1, 2, 3], written)[0] == 9  # type: ignore[index]
+    assert own.follow([5, 3], written)[0] == 6  # type: ignore[index]
+    token, kind = own.follow([7], written)  # type: ignore[misc]
+    assert (token, kind // NgramIndex.num_kinds) == (1, 1)
+
+
+def test_look_ups_know_what_other_calls_wrote_unless_drafts_decide() -> None:
+    class Text:
+        def __init__(self, *tokens: int, prompt: int) -> None:
+            self.tokens, self.prompt_length = list(tokens), prompt
+
+    drafted = []
+    for decides in (False, True):
+        drafter, survival = NgramDrafter("own", decides=decides), Survival(NgramDrafter.priors)
+        for text in (Text(1, 2, 3, 4, 5, prompt=1), Text(8, 2, 3, prompt=2)):
+            call: Any = text
+            budget = DraftBudget(curve_of(BOUND_BY_MEMORY), survival, [5])
+            (draft,) = drafter.draft([Wish(call, 2, 3.0)], budget)
+            drafter.forget([call])
+        drafted.append(draft.tokens)
+
+    assert drafted == [[4, 5], []]
 
 
 def test_an_index_keeps_no_more_than_its_most() -> None:
@@ -181,6 +211,18 @@ def test_a_tree_drafts_from_calls_that_have_ended(load: MakeEngine, ask: Ask) ->
 
     assert steps[1] <= steps[0] // 2
     assert engine.counters.rejected_draft_tokens < engine.counters.draft_tokens
+
+
+def test_other_calls_of_the_same_words_are_drafted_from(load: MakeEngine, ask: Ask) -> None:
+    """As those of a tree are, by look-ups in a call's own text, too."""
+    engine = load(drafting=Drafting(name="guesser", make=lambda: NgramDrafter("own")))
+    steps = []
+    for _ in range(2):
+        before = engine.counters.steps
+        engine.submit(ask("it ends", 60, temperature=0)).future.result(60)
+        steps.append(engine.counters.steps - before)
+
+    assert steps[1] <= steps[0] // 2
 
 
 def by_model(weights: dict[str, torch.Tensor], acceptance: Any = "coupled") -> Drafting:

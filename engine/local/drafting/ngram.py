@@ -1,13 +1,15 @@
 """Drafts by looking up what followed the same few tokens before.
 
 `own` looks in the call's own text, prompt included. `tree` looks in all texts that go on from one
-root: those of siblings that run, of calls that have ended, and of those that were cut off. Under
-`coupled` acceptance it does not matter to a result whose text has come first.
+root: those of siblings that run, of calls that have ended, and of those that were cut off. Both
+look besides in what all calls of the engine have written, since a model says much in the same
+words; a match there must be longer to be preferred. Under `coupled` acceptance it does not matter
+to a result whose text has come first; under `maximal` only a call's own text counts.
 
 *Source:* prompt look-up (Saxena 2023) and the n-gram pool of Fu et al. 2024, arXiv 2402.02057.
 *Differs:* several lengths are looked up, the longest that is known wins, and an entry changes only
-when it was wrong more often than right of late. *Cost:* four look-ups for each token that comes,
-and up to four for each that is drafted; about 100 bytes for each entry, of which there is a most.
+when it was wrong more often than right of late. *Cost:* eight look-ups for each token that comes,
+and up to eight for each that is drafted; about 100 bytes for each entry, of which there is a most.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ _LENGTHS = (5, 3, 2, 1)
 _LEVELS = 4  # how sure an entry is: 0 to 3
 _MOST_INDICES = 32
 _MOST_ENTRIES = 1 << 16
+_MOST_WRITTEN = 1 << 17  # entries of what all calls have written
 
 _Entries = dict[tuple[int, ...], int]
 
@@ -80,33 +83,45 @@ class NgramIndex:
             entry = entry - 1 if entry % _LEVELS else token * _LEVELS
         self._new[key] = entry
 
-    def follow(self, tail: Seq[int]) -> tuple[int, int] | None:
-        """The token that is thought to follow the last ones, and of what kind the guess is."""
+    def follow(self, tail: Seq[int], other: NgramIndex | None = None) -> tuple[int, int] | None:
+        """The token that is thought to follow the last ones, and of what kind the guess is.
+
+        Args:
+            tail: the last tokens.
+            other: is looked in for a longer match; its kinds come after those of this one.
+        """
         for number, length in enumerate(_LENGTHS):
-            if length <= len(tail):
-                key = tuple(tail[len(tail) - length :])
-                entry = self._new.get(key)
-                entry = self._old.get(key) if entry is None else entry
+            if length > len(tail):
+                continue
+            key = tuple(tail[len(tail) - length :])
+            for place, index in enumerate((self, other)):
+                entry = None if index is None else index._entry(key)
                 if entry is not None:
                     token, level = divmod(entry, _LEVELS)
-                    return token, number * _LEVELS + level
+                    return token, place * self.num_kinds + number * _LEVELS + level
         return None
+
+    def _entry(self, key: tuple[int, ...]) -> int | None:
+        entry = self._new.get(key)
+        return self._old.get(key) if entry is None else entry
 
 
 class NgramDrafter:
     """Drafts by n-grams.
 
     Args:
-        reach: whose texts are looked in.
+        reach: whose texts are looked in first.
+        decides: whether drafts decide results: then they may depend on nothing but the call.
     """
 
-    num_kinds = NgramIndex.num_kinds
+    num_kinds = 2 * NgramIndex.num_kinds
     priors = (0.3,) * num_kinds
     page_bytes = 0
 
-    def __init__(self, reach: Literal["own", "tree"]) -> None:
+    def __init__(self, reach: Literal["own", "tree"], *, decides: bool = False) -> None:
         self.name = "ngram" if reach == "own" else "tree"
         self._is_shared = reach == "tree"
+        self._written = None if decides else NgramIndex(_MOST_WRITTEN)
         self._places: dict[Sequence, tuple[NgramIndex, int]] = {}  # and how much of it is learnt
         self._indices: OrderedDict[tuple[int, ...], NgramIndex] = OrderedDict()
 
@@ -123,14 +138,14 @@ class NgramDrafter:
         """Calls have left the batch; what they wrote is kept where others may look in it."""
         for call in calls:
             if call in self._places:
-                if self._is_shared:
+                if self._is_shared or self._written is not None:
                     self._catch_up(call)
                 del self._places[call]
 
     def _draft(self, wish: Wish, budget: DraftBudget) -> Draft:
         index, _ = self._places[wish.call]
         tail, draft, survival = wish.call.tokens[-_LENGTHS[0] :], Draft(), 1.0
-        while len(draft.tokens) < wish.most and (found := index.follow(tail)):
+        while len(draft.tokens) < wish.most and (found := index.follow(tail, self._written)):
             token, kind = found
             draft.tokens.append(token)
             draft.kinds.append(kind)
@@ -144,6 +159,8 @@ class NgramDrafter:
         """Learns what a call has written since."""
         index, known = self._places.get(call) or self._begin(call)
         index.add(call.tokens, known)
+        if self._written is not None:
+            self._written.add(call.tokens, max(known, call.prompt_length))
         self._places[call] = index, len(call.tokens)
 
     def _begin(self, call: Sequence) -> tuple[NgramIndex, int]:

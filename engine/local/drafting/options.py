@@ -65,7 +65,10 @@ def drafting_of(
             )
         return Drafting(name="tree", make=lambda: NgramDrafter("tree"), acceptance=acceptance)
     if speculate == "ngram":
-        return Drafting(name="ngram", make=lambda: NgramDrafter("own"), acceptance=acceptance)
+        decides = acceptance == "maximal"
+        return Drafting(
+            name="ngram", make=lambda: NgramDrafter("own", decides=decides), acceptance=acceptance
+        )
     return _by_model(speculate, acceptance, tokens, arithmetic)
 
 

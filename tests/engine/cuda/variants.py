@@ -224,20 +224,20 @@ class Compiled(NamedTuple):
         """How many instructions begin so."""
         return len(re.findall(rf"\b{instruction}", self.sass))
 
-    def shortest_loop_of(self, instruction: str) -> str:
-        """The shortest loop that has it; everything, where no loop has.
+    def loops_with(self, instruction: str) -> list[str]:
+        """The loops that have it, the shortest first.
 
         A loop ends in a branch back under a condition; what waits apart comes back under none.
         """
         lines = [line.strip() for line in self.sass.splitlines()]
         labels = {line[:-1]: number for number, line in enumerate(lines) if line.endswith(":")}
-        loops = [self.sass]
+        loops = []
         for end, line in enumerate(lines):
             for label in re.findall(r"(?:P\d +BRA\b|\bBRA\.U +!?UP).*`\((.+)\)", line):
                 loop = "\n".join(lines[labels[label] : end + 1])
                 if re.search(rf"\b{instruction}", loop):
                     loops.append(loop)
-        return min(loops, key=len)
+        return sorted(loops, key=len)
 
 
 @cache
