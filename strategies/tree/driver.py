@@ -74,6 +74,8 @@ class _Landed:
 
     candidate: Candidate | None = None
     value: float | None = None
+    is_scored: bool = False
+    """Whether its verifier was asked, whatever it said."""
     twin: int | None = None
     values: dict[int, float | None] = field(default_factory=dict)
     scored: dict[int, Candidate] = field(default_factory=dict)
@@ -202,7 +204,7 @@ class Driver:
         """Tells the policy, and takes what it has found and what it has dropped."""
         result = self._result(flight, landed)
         if self._thrift is not None:
-            self._thrift.told(self._written(flight, landed), is_scored=result.value is not None)
+            self._thrift.told(self._written(flight, landed), is_scored=landed.is_scored)
         if landed.candidate is not None and landed.twin is None and not flight.is_dropped:
             self._candidates[flight.work.id] = landed.candidate
         kept = self._candidates.keys() & landed.scored.keys()
@@ -325,7 +327,8 @@ class Driver:
         except BudgetExceeded as refusal:
             return _Landed(candidate=candidate, refusal=refusal)
         scored = replace(candidate, scores={**candidate.scores, verifier.name: score})
-        return await self._learned(_Landed(candidate=scored, value=score.value), numbered.id)
+        landed = _Landed(candidate=scored, value=score.value, is_scored=True)
+        return await self._learned(landed, numbered.id)
 
     async def _learned(self, landed: _Landed, number: int) -> _Landed:
         """What landed, once what it teaches has been drawn from it. What failed teaches nothing."""

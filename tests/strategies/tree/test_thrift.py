@@ -13,7 +13,7 @@ import ttc
 from tests.core.lab import solved, uneven
 from tests.strategies.tree.world import check, thinker
 from tests.tools.lab import counter
-from ttc import Budget, Node
+from ttc import Budget, EngineError, Node
 from ttc.ports import Request, Verifier
 from ttc.strategies import (
     AdaptiveBranchingMCTS,
@@ -64,10 +64,17 @@ def tokens(limit: int) -> Budget:
 AMPLE = tokens(1_000_000)
 
 
-def ran(search: Node, script: Any, budget: Budget | None, pace: Any) -> tuple[Outcome, FakeEngine]:
+def breaks(branch: Branch, text: str) -> float:
+    """It scores nothing."""
+    raise EngineError("it broke")
+
+
+def ran(
+    search: Node, script: Any, budget: Budget | None, pace: Any, scores: Any = doubts
+) -> tuple[Outcome, FakeEngine]:
     """A search on a clock that nobody waits for."""
     clock = ManualClock()
-    engine = FakeEngine(script, scores=doubts, seconds_per_token=pace, clock=clock)
+    engine = FakeEngine(script, scores=scores, seconds_per_token=pace, clock=clock)
     work = ttc.asolve(
         "What is 17 * 23?", search >> Best(), model=engine, budget=budget, seed=4, clock=clock
     )
@@ -121,11 +128,12 @@ def test_who_is_held_back_does_not_depend_on_speed(name: str) -> None:
     assert len(runs) == 1
 
 
-def test_without_a_limit_the_window_is_full_from_the_start() -> None:
-    """And with one that is far away from the second ask on."""
+@pytest.mark.parametrize("scores", [doubts, breaks])
+def test_without_a_limit_the_window_is_full_from_the_start(scores: Any) -> None:
+    """And with one that is far away from the second ask on, also where every score is unknown."""
     for budget in (None, AMPLE):
         search = AdaptiveBranchingMCTS(SelfVerify(), window=4, max_expansions=12)
-        _, engine = ran(search, says, budget, 0.1)
+        _, engine = ran(search, says, budget, 0.1, scores)
 
         assert engine.most_active == 4
 
