@@ -308,20 +308,14 @@ class Scope(Protocol):
     async def hidden(self, branch: Branch, rows: Sequence[int]) -> tuple[tuple[float, ...], ...]:
         """What the model's head reads at some tokens of a branch, counted from its first.
 
-        For heads of one's own. It is one call, charged as `score`; what is cached before the first
-        of the rows is not computed again.
-
-        Raises:
-            BudgetExceeded: a limit refused the call; nothing was spent.
-            EngineError: the engine failed, or has no room for it.
+        For heads of one's own. It is one call, charged and refused as `score`; what is cached
+        before the first of the rows is not computed again.
         """
 
     async def reward(self, branch: Branch, rows: Sequence[int]) -> tuple[Mapping[str, float], ...]:
         """What a reward model says of some tokens of a branch, counted from its first, by label.
 
-        Raises:
-            BudgetExceeded: a limit refused the call; nothing was spent.
-            EngineError: the engine failed, or has no room for it.
+        It is one call, charged and refused as `score`.
         """
 
     async def generate(
@@ -483,7 +477,8 @@ class Scope(Protocol):
     def decide(self, kind: str, *, physical: bool = False, end: bool = True, **detail: Any) -> None:
         """Records a decision; the most downstream one is named as what stopped the run.
 
-        `physical`: it rests on what is measured. `end=False`: it stopped nothing.
+        It rests on what is measured (`physical`), or on the limit of a `resource`. `end=False`: it
+        stopped nothing.
         """
 
     def note(self, **values: Any) -> None:
@@ -491,6 +486,9 @@ class Scope(Protocol):
 
     def refused(self, refusal: BudgetExceeded) -> None:
         """Notes that a limit ended the node's work, before anything is cancelled for that."""
+
+    def contend(self, *resources: str) -> None:
+        """Notes that the node's calls draw on these in an order that may follow timing."""
 
     def arrived(self, launched: int) -> None:
         """Records that a node took up this launch next, since it ended before earlier ones."""

@@ -411,6 +411,8 @@ class NodeScope(Readings):
         """Records a decision; see `ttc.ports.Scope`."""
         if physical:
             self._run.timing[f"a rule on what is measured acted: {kind}"] = None
+        if resource := detail.get("resource"):
+            self._run.limit_acted(resource)
         self._run.record(self.path, rule=kind, **detail)
         if end and not self._aside:
             self._run.decided(self.path, kind)
@@ -418,6 +420,10 @@ class NodeScope(Readings):
     def note(self, **values: Any) -> None:
         """Tells whoever looks at the run; see `ttc.ports.Scope`."""
         self._run.journal.note(self.path, values)
+
+    def contend(self, *resources: str) -> None:
+        """Notes that timing may order the node's calls; see `ttc.ports.Scope`."""
+        self._account.root.contended.update(resources)
 
     def arrived(self, launched: int) -> None:
         """Records what a node took up next; see `ttc.ports.Scope`."""

@@ -177,7 +177,11 @@ class LanguageAgentTreeSearch(Node):
             verifier=siblings,
             window=self.window,
             order=self.order,
-            most=self.max_expansions,
+            most={
+                "tokens": self.agent.votes * self.agent.max_tokens,
+                "calls": self.agent.votes,
+            },
+            most_given=self.max_expansions,
         )
         return Driver(search, turns.scope, root.candidate, first=first)
 

@@ -169,7 +169,8 @@ class AdaptiveBranchingMCTS(Node):
             verifier=self.verifier,
             window=self.window,
             order=self.order,
-            most=self.max_expansions,
+            most={"tokens": self.max_tokens, "calls": 1},
+            most_given=self.max_expansions,
         )
         return Driver(search, scope, candidate, first=first)
 

@@ -6,7 +6,8 @@ alone, for any number of workers and any latencies. `order="arrival"` tells resu
 which keeps workers busy under heavy tails, and makes the outcome depend on timing.
 
 What a policy drops is cancelled in the same tick: its calls end, and their memory and reservations
-are back before the next ask. A refusal ends the search with what it has found. It knows no policy.
+are back before the next ask. A refusal ends the search with what it has found. Where more than the
+expansion of an ask is paid for, a limit keeps the window smaller; see `thrift`. It knows no policy.
 
 Source: the window is that of asynchronous tree search by counts in flight, Liu et al. 2018 (arXiv
 1810.11755), told in launch order.
@@ -18,7 +19,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -26,6 +27,7 @@ from ttc.errors import BudgetExceeded, EngineError, Revoked
 from ttc.ports import Handle, Scope, Verifier
 from ttc.resources import LOGICAL
 from ttc.strategies.tree.policy import Comparison, Expansion, Policy, Result, SearchState
+from ttc.strategies.tree.thrift import Thrift
 from ttc.types import Branch, Candidate, Order
 
 __all__ = ["Driver", "Expand", "Search"]
@@ -47,14 +49,23 @@ class Search:
     """What scores a trajectory, finished or not. `None`: values are unknown."""
     window: int
     """Asks without a result at most."""
+    most: Mapping[str, int]
+    """What an expansion takes at most, by resource, without its prompt and without its score."""
     order: Order = "launch"
-    most: int | None = None
+    most_given: int | None = None
     """The most candidates that are given where none of them has been found to its end."""
     learn: Callable[[Candidate, int], Awaitable[None]] | None = None
     """What is drawn from a trajectory with its score, and from the number of its ask, before the
     policy is told of it."""
     complete: Callable[[Candidate, int, Any], Candidate] | None = None
     """Adds to a candidate that is given, by its node and the policy's state."""
+
+    @property
+    def is_paid_later(self) -> bool:
+        """Whether more is paid for an ask than its expansion, once that has ended."""
+        verifier = self.verifier
+        asks_models = verifier is not None and verifier.needs == "each" and bool(verifier.roles)
+        return asks_models or self.learn is not None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +74,8 @@ class _Landed:
 
     candidate: Candidate | None = None
     value: float | None = None
+    is_scored: bool = False
+    """Whether its verifier was asked, whatever it said."""
     twin: int | None = None
     values: dict[int, float | None] = field(default_factory=dict)
     scored: dict[int, Candidate] = field(default_factory=dict)
@@ -104,6 +117,7 @@ class Driver:
         self._landed: asyncio.Queue[tuple[_Flight, _Landed]] = asyncio.Queue()
         self._twins: dict[object, int] = {}
         self._ready: deque[Candidate] = deque()
+        self._thrift = Thrift(scope, search.most) if search.is_paid_later else None
         self._given = self._dropped = 0
         self._paths: set[object] = set()
 
@@ -133,7 +147,7 @@ class Driver:
     def _ask(self) -> None:
         """Fills the window."""
         policy = self._search.policy
-        while len(self._flights) < self._search.window:
+        while len(self._flights) < self._search.window and self._can_pay():
             number = self._first + self.state.tree.num_asks + 1
             seed = self._scope.random("ask", number).getrandbits(64)
             self.state, work = policy.ask(self.state, seed)
@@ -142,9 +156,24 @@ class Driver:
                 return
             self._launch(work)
 
+    def _can_pay(self) -> bool:
+        """Whether one more ask can be paid with all that it brings. Alone it always may try."""
+        if self._thrift is None:
+            return True
+        if not self._flights:
+            self._thrift.count()
+            return True
+        works = (flight.work for flight in self._flights)
+        has_unknown = any(isinstance(work, Expansion) and work.is_scored for work in works)
+        return self._thrift.allows(has_unknown=has_unknown)
+
     def _launch(self, work: Expansion | Comparison) -> None:
         flight = _Flight(work)
         self._flights.append(flight)
+        if self._thrift is not None:
+            self._thrift.launched()
+            if len(self._flights) > 1:  # what comes after one may be asked before the next ask
+                self._scope.contend("tokens", "calls")
         self._line.append(flight)
         if self._line[0] is flight or self._search.order == "arrival":
             flight.turn.set()
@@ -174,6 +203,8 @@ class Driver:
     def _tell(self, flight: _Flight, landed: _Landed) -> None:
         """Tells the policy, and takes what it has found and what it has dropped."""
         result = self._result(flight, landed)
+        if self._thrift is not None:
+            self._thrift.told(self._written(flight, landed), is_scored=landed.is_scored)
         if landed.candidate is not None and landed.twin is None and not flight.is_dropped:
             self._candidates[flight.work.id] = landed.candidate
         kept = self._candidates.keys() & landed.scored.keys()
@@ -235,6 +266,14 @@ class Driver:
             duplicate_of=landed.twin,
         )
 
+    def _written(self, flight: _Flight, landed: _Landed) -> int:
+        """The tokens that a model wrote for an ask, as far as they were kept."""
+        parent = self._candidates.get(getattr(flight.work, "parent", -1))
+        if landed.candidate is None or parent is None:
+            return 0
+        segments = landed.candidate.branch.lineage((parent.branch,))
+        return sum(segment.length or 0 for segment in segments if segment.call is not None)
+
     def _prune(self) -> None:
         """Ends, in this tick, whatever is in flight for nodes that the policy has dropped."""
         tree = self.state.tree
@@ -288,7 +327,8 @@ class Driver:
         except BudgetExceeded as refusal:
             return _Landed(candidate=candidate, refusal=refusal)
         scored = replace(candidate, scores={**candidate.scores, verifier.name: score})
-        return await self._learned(_Landed(candidate=scored, value=score.value), numbered.id)
+        landed = _Landed(candidate=scored, value=score.value, is_scored=True)
+        return await self._learned(landed, numbered.id)
 
     async def _learned(self, landed: _Landed, number: int) -> _Landed:
         """What landed, once what it teaches has been drawn from it. What failed teaches nothing."""
@@ -349,7 +389,7 @@ class Driver:
                 kinds.setdefault(candidate.status, []).append(id)
         furthest = next((kinds[kind] for kind in _KINDS if kind in kinds), [])
         ranked = sorted(furthest, key=lambda id: _rank(tree[id].value, id))
-        return [self._completed(id) for id in ranked[: self._search.most]]
+        return [self._completed(id) for id in ranked[: self._search.most_given]]
 
 
 def _rank(value: float | None, id: int) -> tuple[bool, float, int]:

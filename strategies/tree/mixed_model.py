@@ -53,6 +53,9 @@ MASS = 0.999
 """What the second grid looks at."""
 KEPT = 256
 """Sizes below this have their terms on the first grid kept."""
+BLOCK = 32
+"""So many variances are multiplied before the logarithm is taken: their product is far from the
+ends of what a float holds."""
 
 
 class Prediction(NamedTuple):
@@ -89,9 +92,9 @@ class MixedModel:
         spread = float(np.maximum(squares - totals * totals / some, 0.0).sum())
         means = np.where(counts > 0.0, totals / some - MEAN, 0.0)
         data = _Data.of(counts, means, spread)
-        between, within = _zoom(_mass(data, _whole(), _first_terms(data.sizes)))
+        between, within = _zoom(_mass(data, _whole(), _first_sums(data)))
         axes = _Axes.of(between, within)
-        cumulative = _mass(data, axes, _terms(axes, data.sizes)).cumsum()
+        cumulative = _mass(data, axes, _sums(data, axes)).cumsum()
         cumulative /= cumulative[-1]
         return cls(counts.copy(), means, between, within, cumulative)
 
@@ -194,17 +197,40 @@ def _first_terms(sizes: Sizes) -> Floats:
     return small if few == len(sizes) else np.vstack((small, _terms(_whole(), sizes[few:])))
 
 
-def _mass(data: _Data, axes: _Axes, terms: Floats) -> Floats:
+def _first_sums(data: _Data) -> tuple[Floats, Floats]:
+    """As `_sums`, on the first grid."""
+    sums: Floats = data.sums @ _first_terms(data.sizes)
+    return sums[:3, : CELLS * CELLS], sums[3, CELLS * CELLS :]
+
+
+def _sums(data: _Data, axes: _Axes) -> tuple[Floats, Floats]:
+    """What groups add up to in each cell: by inverse variances, (3, cells), and by their logs.
+
+    Most sizes are those of one group alone, and take one logarithm together: it costs more than all
+    the rest.
+    """
+    import numpy as np
+
+    variances = (data.sizes[:, None] * axes.a)[:, :, None] + axes.y
+    variances = variances.reshape(len(data.sizes), CELLS * CELLS)
+    groups = data.sums[3]
+    logs: Floats = groups[groups > 1.0] @ np.log(variances[groups > 1.0])
+    alone = variances[groups == 1.0]
+    for start in range(0, len(alone), BLOCK):
+        logs += np.log(np.multiply.reduce(alone[start : start + BLOCK]))
+    return data.sums[:3] @ np.divide(1.0, variances, out=variances), logs
+
+
+def _mass(data: _Data, axes: _Axes, sums: tuple[Floats, Floats]) -> Floats:
     """The mass of each cell, row by row, up to a factor."""
     import numpy as np
 
-    sums = data.sums @ terms
-    precision, pull, pulled = sums[:3, : CELLS * CELLS]
+    (precision, pull, pulled), logs = sums
     precision += MEAN_DEVIATION**-2  # of mu
     pull *= pull
     pull /= precision
     deviance = pulled - pull
-    deviance += sums[3, CELLS * CELLS :]
+    deviance += logs
     deviance += np.log(precision)
     deviance += np.array((data.degrees, data.spread, 1.0)) @ axes.rows
     deviance -= deviance.min()

@@ -160,7 +160,8 @@ class TreeSearch(Node):
             verifier=self.judge,
             window=self.window,
             order=self.order,
-            most=self.most_given,
+            most={"tokens": self.steps.max_tokens, "calls": 1},
+            most_given=self.most_given,
             complete=self.complete,
         )
         return Driver(
