@@ -155,7 +155,7 @@ def test_where_nobody_watches_a_line_tells_accuracy_spend_and_time_left(
     for value, is_new in ((1.0, False), (0.0, True), (1.0, True)):
         lines(Done(None, value, 50, is_new=is_new))  # type: ignore[arg-type]  # the job is not read
     told = " ".join(capsys.readouterr().err.split())
-    assert told == ("3 of 10 runs of problems done, 66.7% right, 150 tokens, about 5 minutes left")
+    assert told == ("3 of 10 runs of problems done, 66.7% right, 150 tokens, about 5 min left")
 
 
 @pytest.mark.parametrize(

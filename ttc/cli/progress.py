@@ -101,5 +101,5 @@ class Lines:
             note(
                 f"{self._done:,} of {self._size:,} runs of problems done, "
                 f"{self._right / self._done:.1%} right, {self._tokens:,.0f} tokens, about "
-                f"{left_s / 60:,.0f} minutes left"
+                f"{left_s / 60:,.0f} min left"
             )
