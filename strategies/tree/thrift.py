@@ -8,6 +8,9 @@ that was seen so far, and until one was seen, an ask runs alone.
 What is left is read while nothing is in flight, and then counted down by asks. So who is held back
 is a function of the results told, and of no arrival. It knows no policy and no engine.
 
+Source: Dijkstra 1965, "Cooperating sequential processes", the banker's algorithm: nobody begins
+whose whole claim could not be met beside those of the others.
+Differs: what nobody can claim beforehand is learned.
 Cost: nothing in flight for a moment, whenever what was left has been given away.
 """
 
