@@ -7,7 +7,9 @@ import gc
 import os
 import signal
 import subprocess
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
@@ -146,6 +148,24 @@ def test_each_loop_has_a_sandbox_of_its_own() -> None:
             await sandbox.close()
 
     assert [asyncio.run(work()) for _ in range(2)] == ["passed"] * 2
+
+
+def test_a_sandbox_starts_and_ends_though_all_threads_of_the_loop_wait_for_it() -> None:
+    async def work() -> str:
+        loop, waiting = asyncio.get_running_loop(), threading.Event()
+        loop.set_default_executor(ThreadPoolExecutor(1))
+        held = loop.run_in_executor(None, waiting.wait)
+        sandbox = Sandbox()
+        try:
+            async with asyncio.timeout(60):
+                verdict = (await sandbox.execute(ADD, TEST)).verdict
+                await sandbox.close()
+        finally:
+            waiting.set()
+            await held
+        return verdict
+
+    assert asyncio.run(work()) == "passed"
 
 
 @pytest.mark.parametrize(
