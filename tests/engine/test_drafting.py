@@ -95,13 +95,13 @@ def test_the_longer_match_wins_of_two_texts_and_the_own_one_among_equals() -> No
 
 def test_look_ups_know_what_other_calls_wrote_unless_drafts_decide() -> None:
     class Text:
-        def __init__(self, *tokens: int, prompt: int) -> None:
-            self.tokens, self.prompt_length = list(tokens), prompt
+        def __init__(self, *tokens: int, prompt: int, salt: str = "") -> None:
+            self.tokens, self.prompt_length, self.salt = list(tokens), prompt, salt
 
-    def second(*, decides: bool) -> list[int]:
+    def second(*, decides: bool, salt: str = "") -> list[int]:
         drafter, survival = NgramDrafter("own", decides=decides), Survival(NgramDrafter.priors)
         drafts = []
-        for text in (Text(1, 2, 3, 4, 5, prompt=1), Text(8, 2, 3, prompt=2)):
+        for text in (Text(1, 2, 3, 4, 5, prompt=1), Text(8, 2, 3, prompt=2, salt=salt)):
             call: Any = text
             budget = DraftBudget(curve_of(BOUND_BY_MEMORY), survival, [5])
             drafts += drafter.draft([Wish(call, 2, 3.0)], budget)
@@ -110,6 +110,7 @@ def test_look_ups_know_what_other_calls_wrote_unless_drafts_decide() -> None:
 
     assert second(decides=False) == [4, 5]
     assert second(decides=True) == []
+    assert second(decides=False, salt="another key's") == []
 
 
 def test_an_index_keeps_no_more_than_its_most() -> None:

@@ -2,7 +2,7 @@
 
 `own` looks in the call's own text, prompt included. `tree` looks in all texts that go on from one
 root: those of siblings that run, of calls that have ended, and of those that were cut off. Both
-look besides in what all calls of the engine have written, since a model says much in the same
+look besides in what all calls of the same salt have written, since a model says much in the same
 words; a match there must be longer to be preferred. Under `coupled` acceptance it does not matter
 to a result whose text has come first; under `maximal` only a call's own text counts.
 
@@ -30,7 +30,8 @@ _LENGTHS = (5, 3, 2, 1)
 _LEVELS = 4  # how sure an entry is: 0 to 3
 _MOST_INDICES = 32
 _MOST_ENTRIES = 1 << 16
-_MOST_WRITTEN = 1 << 17  # entries of what all calls have written
+_MOST_WRITTEN = 1 << 17  # entries of what all calls of one salt have written
+_MOST_SALTS = 8
 
 _Entries = dict[tuple[int, ...], int]
 
@@ -121,9 +122,10 @@ class NgramDrafter:
     def __init__(self, reach: Literal["own", "tree"], *, decides: bool = False) -> None:
         self.name = "ngram" if reach == "own" else "tree"
         self._is_shared = reach == "tree"
-        self._written = None if decides else NgramIndex(_MOST_WRITTEN)
+        self._learns = self._is_shared or not decides
+        self._written: OrderedDict[str, NgramIndex] | None = None if decides else OrderedDict()
         self._places: dict[Sequence, tuple[NgramIndex, int]] = {}  # and how much of it is learnt
-        self._indices: OrderedDict[tuple[int, ...], NgramIndex] = OrderedDict()
+        self._indices: OrderedDict[tuple[str, tuple[int, ...]], NgramIndex] = OrderedDict()
 
     def reserve(self, num_pages: int) -> None:
         """It keeps no pages."""
@@ -138,14 +140,15 @@ class NgramDrafter:
         """Calls have left the batch; what they wrote is kept where others may look in it."""
         for call in calls:
             if call in self._places:
-                if self._is_shared or self._written is not None:
+                if self._learns:
                     self._catch_up(call)
                 del self._places[call]
 
     def _draft(self, wish: Wish, budget: DraftBudget) -> Draft:
         index, _ = self._places[wish.call]
+        written = self._written_by(wish.call.salt)
         tail, draft, survival = wish.call.tokens[-_LENGTHS[0] :], Draft(), 1.0
-        while len(draft.tokens) < wish.most and (found := index.follow(tail, self._written)):
+        while len(draft.tokens) < wish.most and (found := index.follow(tail, written)):
             token, kind = found
             draft.tokens.append(token)
             draft.kinds.append(kind)
@@ -159,29 +162,39 @@ class NgramDrafter:
         """Learns what a call has written since."""
         index, known = self._places.get(call) or self._begin(call)
         index.add(call.tokens, known)
-        if self._written is not None:
-            self._written.add(call.tokens, max(known, call.prompt_length))
+        if (written := self._written_by(call.salt)) is not None:
+            written.add(call.tokens, max(known, call.prompt_length))
         self._places[call] = index, len(call.tokens)
 
     def _begin(self, call: Sequence) -> tuple[NgramIndex, int]:
         """The index that a call looks in, and how much of its tokens that holds."""
         prompt = tuple(call.tokens[: call.prompt_length])
         if not self._is_shared:
-            return self._index(prompt).copy(), len(prompt)
+            return self._index(call.salt, prompt).copy(), len(prompt)
         segments = call.request.branch.lineage()
-        index = self._index(tuple(segment_tokens(next(segments))))
+        index = self._index(call.salt, tuple(segment_tokens(next(segments))))
         given = 0  # tokens at the end of the prompt that no call has written
         for segment in segments:
             given = 0 if segment.finish_reason else given + len(segment_tokens(segment))
         return index, len(prompt) - given
 
-    def _index(self, begin: tuple[int, ...]) -> NgramIndex:
-        """The index of the texts that begin so."""
-        index = self._indices.get(begin)
+    def _written_by(self, salt: str) -> NgramIndex | None:
+        """What calls of this salt have written: others' texts would show in how fast drafts are."""
+        if self._written is None:
+            return None
+        index = self._written.setdefault(salt, NgramIndex(_MOST_WRITTEN))
+        self._written.move_to_end(salt)
+        if len(self._written) > _MOST_SALTS:
+            self._written.popitem(last=False)
+        return index
+
+    def _index(self, salt: str, begin: tuple[int, ...]) -> NgramIndex:
+        """The index of the texts of this salt that begin so."""
+        index = self._indices.get((salt, begin))
         if index is None:
-            index = self._indices[begin] = NgramIndex()
+            index = self._indices[salt, begin] = NgramIndex()
             index.add(begin)
             if len(self._indices) > _MOST_INDICES:
                 self._indices.popitem(last=False)
-        self._indices.move_to_end(begin)
+        self._indices.move_to_end((salt, begin))
         return index
