@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import torch
@@ -202,9 +202,12 @@ def test_a_drafter_that_is_always_wrong_is_soon_not_tried(load: MakeEngine, ask:
     assert engine.counters.draft_tokens - tried <= 16
 
 
-def test_a_tree_drafts_from_calls_that_have_ended(load: MakeEngine, ask: Ask) -> None:
-    """A second greedy call of one root writes what the first one wrote, in fewer steps."""
-    engine = load(drafting=Drafting(name="guesser", make=lambda: NgramDrafter("tree")))
+@pytest.mark.parametrize("reach", ["own", "tree"])
+def test_look_ups_draft_from_calls_that_have_ended(
+    reach: Literal["own", "tree"], load: MakeEngine, ask: Ask
+) -> None:
+    """A second greedy call of the same words writes what the first one wrote, in fewer steps."""
+    engine = load(drafting=Drafting(name="guesser", make=lambda: NgramDrafter(reach)))
     steps = []
     for _ in range(2):
         before = engine.counters.steps
@@ -213,18 +216,6 @@ def test_a_tree_drafts_from_calls_that_have_ended(load: MakeEngine, ask: Ask) ->
 
     assert steps[1] <= steps[0] // 2
     assert engine.counters.rejected_draft_tokens < engine.counters.draft_tokens
-
-
-def test_other_calls_of_the_same_words_are_drafted_from(load: MakeEngine, ask: Ask) -> None:
-    """As those of a tree are, by look-ups in a call's own text, too."""
-    engine = load(drafting=Drafting(name="guesser", make=lambda: NgramDrafter("own")))
-    steps = []
-    for _ in range(2):
-        before = engine.counters.steps
-        engine.submit(ask("it ends", 60, temperature=0)).future.result(60)
-        steps.append(engine.counters.steps - before)
-
-    assert steps[1] <= steps[0] // 2
 
 
 def by_model(weights: dict[str, torch.Tensor], acceptance: Any = "coupled") -> Drafting:
