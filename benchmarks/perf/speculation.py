@@ -146,18 +146,19 @@ def ask_peer(
     return Took(reading + decoding, None, reading, counted)
 
 
+def step_seconds(curve: Curve, rows: int, context: int) -> float:
+    """What a step of so many rows takes by a curve, each after so many tokens."""
+    return curve(Load(rows=rows, draws=rows, seen=rows * context))
+
+
 def bound(acceptance: float, target: Curve, draft: Curve | None, context: int) -> float:
     """The greatest speed-up that a constant acceptance would allow at one call."""
-
-    def seconds(curve: Curve, rows: int) -> float:
-        return curve(Load(rows=rows, draws=rows, seen=rows * context))
-
-    one = seconds(target, 1)
-    c = seconds(draft, 1) / one if draft is not None else 0.0
+    one = step_seconds(target, 1, context)
+    c = step_seconds(draft, 1, context) / one if draft is not None else 0.0
     best = 1.0
     for k in range(1, 9):
         expected = sum(acceptance**j for j in range(k + 1))
-        best = max(best, expected / (c * k + seconds(target, k + 1) / one))
+        best = max(best, expected / (c * k + step_seconds(target, k + 1, context) / one))
     return best
 
 
@@ -240,18 +241,13 @@ def row(way: str, took: Mapping[str, Sequence[Took]]) -> dict[str, Any]:
 def predicted(engine: LocalEngine, acceptance: float) -> dict[str, Any]:
     """The bound, and how long steps of the model and of its draft model take by their curves."""
     model, curve = draft_model(engine), engine._batch.curve
-    found = {
-        f"step_of_{rows}_ms": round(
-            1e3 * curve(Load(rows=rows, draws=rows, seen=rows * CONTEXT)), 2
-        )
-        for rows in (1, 2, 4)
-    }
     drafts = None if model is None else model.curve
-    told: dict[str, Any] = {"bound": round(bound(acceptance, curve, drafts, CONTEXT), 3)}
-    if model is not None:
-        one = Load(rows=1, draws=1, seen=CONTEXT)
-        told["draft_step_ms"] = round(1e3 * model.curve(one), 2)
-    return told | found
+    found = {"bound": round(bound(acceptance, curve, drafts, CONTEXT), 3)}
+    if drafts is not None:
+        found["draft_step_ms"] = round(1e3 * step_seconds(drafts, 1, CONTEXT), 2)
+    for rows in (1, 2, 4):
+        found[f"step_of_{rows}_ms"] = round(1e3 * step_seconds(curve, rows, CONTEXT), 2)
+    return found
 
 
 def draft_model(engine: LocalEngine) -> DraftModel | None:

@@ -2,8 +2,6 @@
 
 The verifier is perfect, and the problems and the draws are the same at each budget, so that what is
 compared are pairs. A strategy that never gets worse fails with a chance of 4e-6 a comparison.
-
-Cost: some 5 to 10 milliseconds of processor time for each problem and budget.
 """
 
 from __future__ import annotations
@@ -131,7 +129,7 @@ class _Together(ManualClock):
 
 @contextmanager
 def _seldom_collected() -> Iterator[None]:
-    """Lets Python look for garbage less often: a sixth of the time would go into it."""
+    """Lets Python look for garbage less often: so many small objects make it look all the time."""
     before = gc.get_threshold()
     gc.set_threshold(_GARBAGE, *before[1:])
     try:

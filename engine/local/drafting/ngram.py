@@ -15,9 +15,9 @@ and up to eight for each that is drafted; about 100 bytes for each entry, of whi
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Callable, Hashable, Iterable
 from collections.abc import Sequence as Seq
-from typing import Literal
+from typing import Literal, TypeVar
 
 from ttc.engine.local.drafting.budget import DraftBudget
 from ttc.engine.local.drafting.draft import Draft, Wish
@@ -33,6 +33,7 @@ _MOST_ENTRIES = 1 << 16
 _MOST_WRITTEN = 1 << 17  # entries of what all calls of one salt have written
 _MOST_SALTS = 8
 
+K = TypeVar("K", bound=Hashable)
 _Entries = dict[tuple[int, ...], int]
 
 
@@ -122,7 +123,6 @@ class NgramDrafter:
     def __init__(self, reach: Literal["own", "tree"], *, decides: bool = False) -> None:
         self.name = "ngram" if reach == "own" else "tree"
         self._is_shared = reach == "tree"
-        self._learns = self._is_shared or not decides
         self._written: OrderedDict[str, NgramIndex] | None = None if decides else OrderedDict()
         self._places: dict[Sequence, tuple[NgramIndex, int]] = {}  # and how much of it is learnt
         self._indices: OrderedDict[tuple[str, tuple[int, ...]], NgramIndex] = OrderedDict()
@@ -140,7 +140,7 @@ class NgramDrafter:
         """Calls have left the batch; what they wrote is kept where others may look in it."""
         for call in calls:
             if call in self._places:
-                if self._learns:
+                if self._is_shared or self._written is not None:
                     self._catch_up(call)
                 del self._places[call]
 
@@ -182,19 +182,26 @@ class NgramDrafter:
         """What calls of this salt have written: others' texts would show in how fast drafts are."""
         if self._written is None:
             return None
-        index = self._written.setdefault(salt, NgramIndex(_MOST_WRITTEN))
-        self._written.move_to_end(salt)
-        if len(self._written) > _MOST_SALTS:
-            self._written.popitem(last=False)
-        return index
+        return _kept(self._written, salt, _MOST_SALTS, lambda: NgramIndex(_MOST_WRITTEN))
 
     def _index(self, salt: str, begin: tuple[int, ...]) -> NgramIndex:
         """The index of the texts of this salt that begin so."""
-        index = self._indices.get((salt, begin))
-        if index is None:
-            index = self._indices[salt, begin] = NgramIndex()
+
+        def begun() -> NgramIndex:
+            index = NgramIndex()
             index.add(begin)
-            if len(self._indices) > _MOST_INDICES:
-                self._indices.popitem(last=False)
-        self._indices.move_to_end((salt, begin))
-        return index
+            return index
+
+        return _kept(self._indices, (salt, begin), _MOST_INDICES, begun)
+
+
+def _kept(
+    indices: OrderedDict[K, NgramIndex], key: K, most: int, make: Callable[[], NgramIndex]
+) -> NgramIndex:
+    """The index by a key, made if there is none; the last ones that were asked for are kept."""
+    if key not in indices:
+        indices[key] = make()
+        if len(indices) > most:
+            indices.popitem(last=False)
+    indices.move_to_end(key)
+    return indices[key]
