@@ -12,12 +12,8 @@
    trees: Yao et al. 2024, arXiv 2404.00242). */
 #include <omp.h>
 
-#include "kv_codes.h"
-#include "lanes.h"
-#include "pages.h"
+#include "fold.h"
 #include "step.h"
-
-#define LEAST -1e30f /* below any score; not infinite, so that differences are numbers */
 
 /* One head of one row, in place: RMS norm (with `weight`), rotation of the halves, scale. */
 static void turn(float *x, int dim, const float *weight, float eps, const float *cos, const float *sin, float scale) {
@@ -99,67 +95,6 @@ void plan_items(struct step *step, int kv_heads) {
         most /= 2;
 }
 
-/* Turns the scores of a tile's positions into weights; the peak and the mass of its states move on.
-   Where all of the chunk is seen, and that is known when it is compiled, nothing is masked. */
-INLINE void weigh_as(struct tile *tile, const int whole) {
-    const int from = whole ? 0 : tile->first / PAGE * PAGE_VECTORS;
-    const int to = whole ? CHUNK / WIDTH : (tile->end + PAGE - 1) / PAGE * PAGE_VECTORS;
-    for (int q = 0; q < tile->count; q++) {
-        float *weights = tile->weights[q];
-        floats peaks = all(LEAST);
-        for (int v = from; v < to; v++) {
-            ints position = count_from(v * WIDTH), seen = (position >= tile->first) & (position < tile->end);
-            floats scores = load(weights + v * WIDTH);
-            peaks = larger(whole ? scores : choose(seen, scores, all(LEAST)), peaks);
-        }
-        float peak = largest_lane(peaks), before = *tile->peaks[q];
-        if (!(peak > before)) peak = before;
-        floats masses[PARTS] = {};
-        for (int v = from; v < to; v++) {
-            ints position = count_from(v * WIDTH), seen = (position >= tile->first) & (position < tile->end);
-            floats weight = exponential(load(weights + v * WIDTH) - peak);
-            if (!whole) weight = (floats)((ints)weight & seen);
-            store(weights + v * WIDTH, weight);
-            masses[v % PARTS] += weight;
-        }
-        tile->kept[q] = before == peak ? 1 : exponential(all(before - peak))[0];
-        *tile->peaks[q] = peak;
-        *tile->masses[q] = *tile->masses[q] * tile->kept[q] + sum_lanes(masses);
-    }
-}
-
-static __attribute__((noinline)) void weigh(struct tile *tile) {
-    if (tile->first == 0 && tile->end == CHUNK)
-        weigh_as(tile, 1);
-    else
-        weigh_as(tile, 0);
-}
-
-/* Scores, weighs and adds for a tile of a known number of queries. */
-INLINE void fold_by(const int queries, struct tile *tile, const struct chunk *chunk, int dim) {
-    const int pages = SUMS / PAGE_VECTORS / queries > 0 ? SUMS / PAGE_VECTORS / queries : 1;
-    const int at_once = pages >= 4 ? 4 : pages >= 2 ? 2 : 1, vectors = SUMS / queries;
-    int page = tile->first / PAGE;
-    for (; (page + at_once) * PAGE <= tile->end; page += at_once)
-        score(queries, at_once, page, tile, chunk, dim);
-    for (; page * PAGE < tile->end; page++) score(queries, 1, page, tile, chunk, dim);
-    if (chunk->room) scale_positions(tile, chunk->key_scales);
-    weigh(tile);
-    if (chunk->room) scale_positions(tile, chunk->value_scales);
-    add_rest(add_columns(queries, vectors, tile, chunk, dim), tile, chunk, dim);
-}
-
-/* Folds a tile's chunk into its states, and empties it. */
-static void fold(struct tile *tile, const struct chunk *chunk, int dim) {
-    switch (tile->count) {
-    case 4: fold_by(4, tile, chunk, dim); break;
-    case 3: fold_by(3, tile, chunk, dim); break;
-    case 2: fold_by(2, tile, chunk, dim); break;
-    case 1: fold_by(1, tile, chunk, dim);
-    }
-    tile->count = 0;
-}
-
 /* Where the state of a row's head in a segment lies. */
 static size_t state_of(const struct model *model, const struct step *step, int k, int segment, int head) {
     return ((size_t)k * step->num_segments + segment) * model->heads + head;
@@ -184,12 +119,29 @@ static void see_page(const struct layer *layer, size_t head, int dim, int p, str
     chunk->value_scales[p] = layer->value_scales + head * PAGE;
 }
 
+/* Has the pages of a chunk that a row does not share with the one before brought near, while that one is computed. It
+   is inlined since gcc takes calls of a function away that does nothing else. */
+INLINE void fetch(
+    const struct layer *layer, const struct step *step, const struct reader *reader, int c, int kv, int head, int dim) {
+    int p = reader->shared > c * PAGES ? reader->shared : c * PAGES;
+    const int count = PAGE * dim, bytes = layer->key_scales ? count : 2 * count;
+    for (; p < (c + 1) * PAGES && p * PAGE <= reader->position; p++) {
+        const size_t at = ((size_t)step->pages[reader->table + p] * kv + head) * bytes;
+        for (int line = 0; line < bytes; line += 64) {
+            __builtin_prefetch((const char *)layer->keys + at + line);
+            __builtin_prefetch((const char *)layer->values + at + line);
+        }
+    }
+}
+
 /* One key head of an item. */
 static void attend_item(
     const struct model *model, const struct layer *layer, const struct step *step, int head, const struct item *item) {
     const int dim = model->head_dim, kv = model->kv_heads, group = model->heads / kv;
     const size_t width = (size_t)(model->heads + 2 * kv) * dim;
     const struct state *states = &step->states;
+    const int tiles = (group + TILE_QUERIES - 1) / TILE_QUERIES;
+    const int alike = (group + tiles - 1) / tiles; /* queries of a row that is alone, in tiles of much the same size */
     const int is_coded = layer->key_scales != 0;
     uint16_t room[is_coded ? 2 * CHUNK * dim : 1] __attribute__((aligned(64)));
     struct chunk chunk = {.room = is_coded ? room : 0};
@@ -201,9 +153,10 @@ static void attend_item(
     }
     for (int c = item->segment * SEGMENT / CHUNK; c < (item->segment + 1) * SEGMENT / CHUNK; c++) {
         struct tile tile = {.count = 0};
-        int is_another = 1;
+        int is_another = 1, is_alone = 0;
         for (int k = item->first; k < item->end; k++) {
             const struct reader *reader = &step->readers[k];
+            const int is_last = k + 1 == item->end || reader[1].shared < (c + 1) * PAGES;
             is_another |= reader->shared < (c + 1) * PAGES;
             int end = reader->position + 1 - c * CHUNK, first = layer->window ? end - layer->window : 0;
             if (end <= 0 || first >= CHUNK) continue;
@@ -214,6 +167,8 @@ static void attend_item(
                 for (int p = first / PAGE; p * PAGE < end; p++)
                     see_page(layer, (size_t)step->pages[reader->table + c * PAGES + p] * kv + head, dim, p, &chunk);
                 tile.first = first, tile.end = end, is_another = 0;
+                is_alone = is_last;
+                if (is_last && k + 1 < item->end) fetch(layer, step, reader + 1, c, kv, head, dim);
             }
             for (int g = 0; g < group; g++) {
                 size_t at = state_of(model, step, k, item->segment, head * group + g);
@@ -221,7 +176,7 @@ static void attend_item(
                 tile.values[tile.count] = states->values + at * dim;
                 tile.peaks[tile.count] = states->peaks + at;
                 tile.masses[tile.count] = states->masses + at;
-                if (++tile.count == TILE_QUERIES) fold(&tile, &chunk, dim);
+                if (++tile.count == (is_alone ? alike : TILE_QUERIES)) fold(&tile, &chunk, dim);
             }
         }
         fold(&tile, &chunk, dim);

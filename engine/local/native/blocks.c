@@ -13,7 +13,7 @@
 int32_t bytes_of_block(void) { return BLOCK_BYTES; }
 
 /* Moves rows of codes, [num_rows][inputs], with scales and minima for each group, to their places in panels,
-   which begin as zeros. `inputs` is a multiple of the group. */
+   which begin as zeros. Codes of 8 bits are moved up by SURPLUS. `inputs` is a multiple of the group. */
 void pack_blocks(
     const uint8_t *codes, const uint16_t *scales, const uint16_t *minima, int num_rows,
     int inputs, int first_row, uint8_t *panels) {
@@ -27,6 +27,7 @@ void pack_blocks(
                 uint32_t four, line;
                 memcpy(&four, codes, 4);
                 if (BITS == 8) {
+                    four ^= 0x01010101u * SURPLUS;
                     memcpy(at + quad * LINE, &four, 4);
                     continue;
                 }
@@ -68,58 +69,50 @@ static void find_terms(const struct rows *x, int row, int rows, struct term *ter
         }
 }
 
-/* Where a tile reads its weights, from its first panel on. */
+/* Where a tile reads the weights of its panel. */
 struct source {
     const uint8_t *blocks; /* with the scales, and packed codes */
     const uint8_t *codes;  /* as bytes, [GROUP / 4][16][4] for each block */
-    size_t panel_bytes, codes_panel_bytes, codes_block_bytes;
+    size_t panel_bytes, codes_block_bytes;
     const struct term *terms; /* of all rows, tile by tile */
 };
 
 /* Adds what a group of a block brings. Packed codes are freed in registers, so that memory is read while it is
    computed. */
 INLINE void add_group(
-    const int is_packed, const int rows, const int vectors, const struct source *from, int b,
-    const int g, const int8_t *activations, size_t columns, const struct term *terms,
-    floats totals[TILE_ROWS][TILE_VECTORS]) {
+    const int is_packed, const int rows, const struct source *from, int b, const int g, const int8_t *activations,
+    size_t columns, const struct term *terms, floats totals[TILE_ROWS][PARTS]) {
     const uint8_t *block = from->blocks + b * BLOCK_BYTES;
     const uint8_t *bytes = from->codes + b * from->codes_block_bytes + g * COLUMNS / 4 * LINE;
-    ints sums[TILE_ROWS][TILE_VECTORS], upper[TILE_VECTORS];
+    ints sums[TILE_ROWS][PARTS], upper[PARTS];
     const size_t share = (BLOCK_BYTES / (GROUP / COLUMNS) + LINE - 1) / LINE * LINE;
-    for (int p = 0; p < vectors / PARTS; p++)
-        for (size_t at = 0; at < share; at += LINE)
-            prefetch(block + (vectors / PARTS + p) * from->panel_bytes + g * share + at);
+    for (size_t at = 0; at < share; at += LINE) prefetch(block + from->panel_bytes + g * share + at);
     for (int r = 0; r < rows; r++)
-        for (int v = 0; v < vectors; v++) sums[r][v] = (ints){} + terms[r].start;
-    for (int v = 0; is_packed && BITS > 4 && v < vectors; v++)
-        upper[v] = load_ints(block + v / PARTS * from->panel_bytes + upper_at(g) + v % PARTS * 4 * WIDTH);
+        for (int v = 0; v < PARTS; v++) sums[r][v] = (ints){} + terms[r].start;
+    for (int v = 0; is_packed && BITS > 4 && v < PARTS; v++)
+        upper[v] = load_ints(block + upper_at(g) + v * 4 * WIDTH);
     for (int line = 0; line < COLUMNS / 8; line++, activations += 8) {
-        ints codes[TILE_VECTORS][2];
-        for (int v = 0; v < vectors; v++) {
-            size_t at = v % PARTS * 4 * WIDTH;
-            if (is_packed) {
-                at += v / PARTS * from->panel_bytes + codes_at(g) + line * LINE;
-                free_codes(load_ints(block + at), &upper[v], codes[v]);
-            } else {
-                at += v / PARTS * from->codes_panel_bytes + 2 * line * LINE;
-                codes[v][0] = load_ints(bytes + at);
-                codes[v][1] = load_ints(bytes + at + LINE);
-            }
+        ints codes[PARTS][2];
+        for (int v = 0; v < PARTS; v++) {
+            if (is_packed)
+                free_codes(load_ints(block + codes_at(g) + line * LINE + v * 4 * WIDTH), &upper[v], codes[v]);
+            else
+                for (int half = 0; half < 2; half++)
+                    codes[v][half] = load_ints(bytes + (2 * line + half) * LINE + v * 4 * WIDTH);
         }
         for (int half = 0; half < 2; half++)
             for (int r = 0; r < rows; r++) {
                 int32_t four;
                 memcpy(&four, activations + r * columns + half * 4, sizeof four);
-                for (int v = 0; v < vectors; v++)
+                for (int v = 0; v < PARTS; v++)
                     if (FORMAT == Q8)
                         sums[r][v] = dot(sums[r][v], codes[v][half], (ints){} + four);
                     else
                         sums[r][v] = dot_few(sums[r][v], codes[v][half], (ints){} + four);
             }
     }
-    for (int v = 0; v < vectors; v++) {
-        const uint8_t *beside =
-            block + v / PARTS * from->panel_bytes + (g * PANEL + v % PARTS * WIDTH) * sizeof(uint16_t);
+    for (int v = 0; v < PARTS; v++) {
+        const uint8_t *beside = block + (g * PANEL + v * WIDTH) * sizeof(uint16_t);
         floats scale = load_halves((const uint16_t *)(beside + SCALES_AT)), minimum = {};
         if (HAS_MINIMUM) minimum = load_halves((const uint16_t *)(beside + MINIMA_AT));
         for (int r = 0; r < rows; r++) {
@@ -131,57 +124,54 @@ INLINE void add_group(
     }
 }
 
-/* `rows` rows times `panels` panels. What decides which instructions there are is known when it is compiled. */
+/* `rows` rows times a panel. What decides which instructions there are is known when it is compiled. */
 INLINE void tile(
-    const int is_packed, const int rows, const int panels, const struct matrix *matrix,
-    const struct source *from, int panel, const struct rows *x, int row, const struct place *place) {
+    const int is_packed, const int rows, const struct matrix *matrix, const struct source *from, int panel,
+    const struct rows *x, int row, const struct place *place) {
     const int8_t *activations = x->codes + (size_t)row * x->columns;
     const struct term *terms = from->terms + (size_t)row * (x->columns / COLUMNS);
-    floats totals[TILE_ROWS][TILE_VECTORS] = {};
+    floats totals[TILE_ROWS][PARTS] = {};
     for (int b = 0; b < x->columns / GROUP; b++)
         for (int g = 0; g < GROUP / COLUMNS; g++, activations += COLUMNS, terms += rows)
-            add_group(is_packed, rows, panels * PARTS, from, b, g, activations, x->columns, terms, totals);
-    put_tile(rows, panels * PARTS, matrix, panel, totals[0], place);
+            add_group(is_packed, rows, from, b, g, activations, x->columns, terms, totals);
+    put_tile(rows, PARTS, matrix, panel, totals[0], PARTS, place);
 }
 
-/* The codes of panels as bytes, once for all rows. */
-INLINE void unpack(const struct source *from, int panels, int blocks, uint8_t *to) {
-    for (int p = 0; p < panels; p++)
-        for (int b = 0; b < blocks; b++)
-            for (int g = 0; g < GROUP / COLUMNS; g++) {
-                const uint8_t *block = from->blocks + p * from->panel_bytes + b * BLOCK_BYTES;
-                for (int part = 0; part < PARTS; part++) {
-                    const size_t beside = part * 4 * WIDTH;
-                    ints codes[2], upper = {};
-                    if (BITS > 4) upper = load_ints(block + upper_at(g) + beside);
-                    for (int line = 0; line < COLUMNS / 8; line++) {
-                        ints packed = load_ints(block + codes_at(g) + line * LINE + beside);
-                        free_codes(packed, &upper, codes);
-                        memcpy(to + 2 * line * LINE + beside, &codes[0], sizeof *codes);
-                        memcpy(to + (2 * line + 1) * LINE + beside, &codes[1], sizeof *codes);
-                    }
+/* The codes of a panel as bytes, once for all rows. */
+INLINE void unpack(const struct source *from, int blocks, uint8_t *to) {
+    for (int b = 0; b < blocks; b++)
+        for (int g = 0; g < GROUP / COLUMNS; g++) {
+            const uint8_t *block = from->blocks + b * BLOCK_BYTES;
+            for (int part = 0; part < PARTS; part++) {
+                const size_t beside = part * 4 * WIDTH;
+                ints codes[2], upper = {};
+                if (BITS > 4) upper = load_ints(block + upper_at(g) + beside);
+                for (int line = 0; line < COLUMNS / 8; line++) {
+                    ints packed = load_ints(block + codes_at(g) + line * LINE + beside);
+                    free_codes(packed, &upper, codes);
+                    memcpy(to + 2 * line * LINE + beside, &codes[0], sizeof *codes);
+                    memcpy(to + (2 * line + 1) * LINE + beside, &codes[1], sizeof *codes);
                 }
-                to += COLUMNS / 4 * LINE;
             }
+            to += COLUMNS / 4 * LINE;
+        }
 }
 
-/* All rows times some panels. `room` holds the panels' codes as bytes, where there are many rows. */
-INLINE void strip_by(
-    const int panels, const struct matrix *matrix, int panel, const struct rows *x, int num_rows,
-    const struct term *terms, uint8_t *room, struct place place) {
+/* All rows times a panel. `room` holds the panel's codes as bytes, where there are many rows. */
+static __attribute__((noinline)) void strip(
+    const struct matrix *matrix, int panel, const struct rows *x, int num_rows, const struct term *terms, uint8_t *room,
+    struct place place) {
     const int blocks = x->columns / GROUP, is_packed = FORMAT != Q8;
     struct source from = {.codes = room, .codes_block_bytes = GROUP * PANEL, .terms = terms};
     from.panel_bytes = blocks * BLOCK_BYTES;
-    from.codes_panel_bytes = blocks * from.codes_block_bytes;
     from.blocks = matrix->panels + panel * from.panel_bytes;
     if (!is_packed) {
         from.codes = from.blocks;
-        from.codes_panel_bytes = from.panel_bytes;
         from.codes_block_bytes = BLOCK_BYTES;
     }
-    if (is_packed && room) unpack(&from, panels, blocks, room);
+    if (is_packed && room) unpack(&from, blocks, room);
     int row = 0;
-#define ROWS(n, is_packed) tile(is_packed, n, panels, matrix, &from, panel, x, row, &place)
+#define ROWS(n, is_packed) tile(is_packed, n, matrix, &from, panel, x, row, &place)
     for (; row + TILE_ROWS <= num_rows; row += TILE_ROWS, place.out += TILE_ROWS * place.stride)
         if (from.codes)
             ROWS(TILE_ROWS, 0);
@@ -194,19 +184,9 @@ INLINE void strip_by(
     }
 }
 
-static __attribute__((noinline)) void strip(
-    int panels, const struct matrix *matrix, int panel, const struct rows *x, int num_rows, const struct term *terms,
-    uint8_t *room, struct place place) {
-    if (TILE_PANELS == 1 || panels == TILE_PANELS)
-        strip_by(TILE_PANELS, matrix, panel, x, num_rows, terms, room, place);
-    else
-        strip_by(1, matrix, panel, x, num_rows, terms, room, place);
-}
-
 void multiply_blocks(
     const struct matrix *matrix, const struct rows *x, int num_rows, float *out, int stride, int adds) {
-    const int panels = padded(matrix->outputs, PANEL) / PANEL, count = (panels + TILE_PANELS - 1) / TILE_PANELS;
-    const int groups = x->columns / COLUMNS;
+    const int panels = padded(matrix->outputs, PANEL) / PANEL, groups = x->columns / COLUMNS;
     struct term *terms = malloc((size_t)num_rows * groups * sizeof *terms);
     const int is_few = num_rows <= TILE_ROWS; /* so few that threads would take longer to meet than one to find all */
     if (is_few) find_terms(x, 0, num_rows, terms);
@@ -221,13 +201,10 @@ void multiply_blocks(
         }
         uint8_t *room = 0; /* without one, each tile unpacks for itself, to the same bits */
         if (num_rows >= UNPACKED_ROWS && FORMAT != Q8)
-            room = aligned_alloc(LINE, (size_t)TILE_PANELS * PANEL * x->columns);
+            room = aligned_alloc(LINE, (size_t)PANEL * x->columns);
 #pragma omp for schedule(static) nowait
-        for (int s = 0; s < count; s++) {
-            int panel = s * TILE_PANELS, at_once = panel + TILE_PANELS <= panels ? TILE_PANELS : 1;
-            for (; panel < panels && panel < (s + 1) * TILE_PANELS; panel += at_once)
-                strip(at_once, matrix, panel, x, num_rows, terms, room, place_of(matrix, panel, out, stride, adds));
-        }
+        for (int panel = 0; panel < panels; panel++)
+            strip(matrix, panel, x, num_rows, terms, room, place_of(matrix, panel, out, stride, adds));
         free(room);
     }
     free(terms);

@@ -4,19 +4,19 @@
 
 #include "lanes.h"
 
-/* What `dot` adds too much for each unit of the activations' sum. The VNNI instructions multiply
-   unsigned with signed bytes, so weights are moved up by 128 and the surplus is taken off again. */
+/* What `dot` adds too much for each unit of the activations' sum. The VNNI instructions multiply unsigned with signed
+   bytes, so weights lie in memory moved up by it, and the surplus is taken off again. */
 #if WIDTH == 16
 #define SURPLUS 128
 #else
 #define SURPLUS 0
 #endif
 
-/* sums + the dot products of four bytes of `weights` with four of `activations`, lane by lane.
+/* sums + the dot products of four bytes of `weights`, moved up by SURPLUS, with four of `activations`, lane by lane.
    Bytes lie in [-127, 127], so the 16-bit sums of pairs on AVX2 cannot saturate. */
 INLINE ints dot(ints sums, ints weights, ints activations) {
 #if WIDTH == 16
-    return add_products(sums, (bytes)weights ^ -128, (bytes)activations);
+    return add_products(sums, (bytes)weights, (bytes)activations);
 #elif WIDTH == 8
     shorts pairs = byte_products(absolute((bytes)weights), give_signs((bytes)activations, (bytes)weights));
     ints sum = sums + short_products(pairs, (shorts){} + 1);
@@ -33,9 +33,7 @@ INLINE ints dot(ints sums, ints weights, ints activations) {
    instructions; they may overflow on the way, but not in the end, as `start_few` takes off the codes' centre: a sum
    is over half of a group, and 16 * 127 * 15, 16 * 127 * 16 and 8 * 127 * 32 are below 2^15. `widened` adds the two. */
 INLINE ints dot_few(ints sums, ints weights, ints activations) {
-#if WIDTH == 16
-    return add_products(sums, (bytes)weights, (bytes)activations);
-#elif WIDTH == 8
+#if WIDTH == 8
     shorts sum = (shorts)sums + byte_products((bytes)weights, (bytes)activations);
     AT_ONCE(sum); /* else gcc puts all additions off, and products do not fit registers */
     return (ints)sum;

@@ -42,12 +42,14 @@ typedef int8_t quarter __attribute__((vector_size(WIDTH))); /* of `bytes` */
 BINARY(larger, floats, "vmaxps", floats) /* a > b ? a : b, lane by lane */
 BINARY(smaller, floats, "vminps", floats) /* a < b ? a : b */
 BINARY(larger_ints, ints, "vpmaxsd", ints)
+BINARY(shorts_of, shorts, "vpackssdw", ints) /* of a and b, in each 128 bits of them */
+BINARY(bytes_of, bytes, "vpacksswb", shorts) /* likewise */
+BINARY(ordered, ints, "vpermd", ints) /* the lanes of b that a names */
 #endif
 
 #if WIDTH == 16
 
 UNARY(widen_halves, floats, "vcvtph2ps", halves)
-UNARY(lowest_bytes, quarter, "vpmovdb", ints)
 
 /* sums + the products of four bytes, those of `a` without signs, added up. */
 INLINE ints add_products(ints sums, bytes a, bytes b) {
@@ -71,9 +73,6 @@ UNARY(absolute, bytes, "vpabsb", bytes)
 BINARY(give_signs, bytes, "vpsignb", bytes) /* a; -a where b is negative, 0 where it is 0 */
 BINARY(byte_products, shorts, "vpmaddubsw", bytes) /* of two neighbours, added up; `a` has no signs */
 BINARY(short_products, ints, "vpmaddwd", shorts) /* the same; both have signs */
-BINARY(shorts_of, shorts, "vpackssdw", ints) /* of a and b, in each half of them */
-BINARY(bytes_of, bytes, "vpacksswb", shorts) /* likewise */
-BINARY(ordered, ints, "vpermd", ints) /* the lanes of b that a names */
 BINARY(differences, ints, "vpsadbw", bytes) /* |a - b| without signs, of eight neighbours added up in 64 bits */
 
 /* Whether a lane's sign is set. */

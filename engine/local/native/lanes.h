@@ -76,17 +76,16 @@ INLINE floats to_floats(ints v) { return __builtin_convertvector(v, floats); }
 
 /* Four vectors of numbers that fit a byte, as bytes one after another. */
 INLINE bytes narrowed(const ints v[4]) {
-#if WIDTH == 8
-    ints mixed = (ints)bytes_of(shorts_of(v[0], v[1]), shorts_of(v[2], v[3]));
-    return (bytes)ordered((ints){0, 4, 1, 5, 2, 6, 3, 7}, mixed);
+#if WIDTH > 4
+#if WIDTH == 16
+    const ints order = {0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15};
+#else
+    const ints order = {0, 4, 1, 5, 2, 6, 3, 7};
+#endif
+    return (bytes)ordered(order, (ints)bytes_of(shorts_of(v[0], v[1]), shorts_of(v[2], v[3])));
 #else
     quarter parts[4];
-    for (int i = 0; i < 4; i++)
-#if WIDTH == 16
-        parts[i] = lowest_bytes(v[i]);
-#else
-        parts[i] = __builtin_convertvector(v[i], quarter);
-#endif
+    for (int i = 0; i < 4; i++) parts[i] = __builtin_convertvector(v[i], quarter);
     bytes all_parts;
     memcpy(&all_parts, parts, sizeof all_parts);
     return all_parts;
@@ -111,17 +110,31 @@ INLINE floats exponential(floats x) {
     return (floats)((ints)p + (to_ints(n) << 23));
 }
 
-/* The sum of 16 lanes, in one order. */
+/* The sum of 16 lanes, in one order: one half of them is added to the other, until one is left. */
 INLINE float sum_lanes(const floats lanes[PARTS]) {
     floats v[PARTS];
     memcpy(v, lanes, sizeof v);
     for (int half = PARTS / 2; half; half /= 2)
         for (int i = 0; i < half; i++) v[i] += v[i + half];
+#if WIDTH == 16 /* in registers: gcc would take each lane out on its own */
+    typedef float eight __attribute__((vector_size(32)));
+    typedef float four __attribute__((vector_size(16)));
+    typedef int32_t order __attribute__((vector_size(16)));
+    eight halves[2];
+    four x[2];
+    memcpy(halves, v, sizeof halves);
+    halves[0] += halves[1];
+    memcpy(x, halves, sizeof x);
+    x[0] += x[1];
+    x[0] += __builtin_shuffle(x[0], (order){2, 3, 2, 3});
+    return x[0][0] + x[0][1];
+#else
     float x[WIDTH];
     store(x, v[0]);
     for (int half = WIDTH / 2; half; half /= 2)
         for (int i = 0; i < half; i++) x[i] += x[i + half];
     return x[0];
+#endif
 }
 
 /* 1 over the root mean square of n numbers (Zhang and Sennrich 2019, arXiv 1910.07467, equation 4). */
@@ -156,16 +169,32 @@ INLINE floats load_halves(const uint16_t *from) {
 }
 
 INLINE float largest_lane(floats v) {
+#if WIDTH == 16 /* of two halves at a time */
+    v = larger(__builtin_shuffle(v, (ints){8, 9, 10, 11, 12, 13, 14, 15}), v);
+    v = larger(__builtin_shuffle(v, (ints){4, 5, 6, 7}), v);
+    v = larger(__builtin_shuffle(v, (ints){2, 3}), v);
+    v = larger(__builtin_shuffle(v, (ints){1}), v);
+    return v[0];
+#else
     float most = v[0];
     for (int i = 1; i < WIDTH; i++) most = v[i] > most ? v[i] : most;
     return most;
+#endif
 }
 
 /* The largest of numbers without a sign, by their bits: they have the order of the numbers, and infinity and then NaN
    lie above those that are finite (IEEE 754-2019, section 5.10). */
 INLINE float largest_bits(ints v) {
+#if WIDTH == 16 /* of two halves at a time */
+    v = larger_ints(__builtin_shuffle(v, (ints){8, 9, 10, 11, 12, 13, 14, 15}), v);
+    v = larger_ints(__builtin_shuffle(v, (ints){4, 5, 6, 7}), v);
+    v = larger_ints(__builtin_shuffle(v, (ints){2, 3}), v);
+    v = larger_ints(__builtin_shuffle(v, (ints){1}), v);
+    int32_t most = v[0];
+#else
     int32_t most = v[0];
     for (int i = 1; i < WIDTH; i++) most = v[i] > most ? v[i] : most;
+#endif
     float x;
     memcpy(&x, &most, sizeof x);
     return x;

@@ -33,7 +33,7 @@ static void quantise_row(const float *x, int columns, int8_t *codes, float *scal
             ints v[4];
             for (int j = 0; j < 4; j++) v[j] = to_ints(nearest(load(from + i + j * WIDTH) * inverse));
             bytes own = narrowed(v);
-            ints sum = dot((ints){} - 4 * SURPLUS, (ints)own, (ints){} + 0x01010101);
+            ints sum = dot((ints){}, (ints){} + 0x01010101, (ints)own); /* ones as they are: no surplus */
             memcpy(codes + i, &own, sizeof own);
             memcpy(fours + i / 4, &sum, sizeof sum);
         }
@@ -53,7 +53,8 @@ void quantise(const float *x, int num_rows, int columns, struct rows *out) {
             out->scales + (size_t)r * groups, out->sums + (size_t)r * (out->columns / PART));
 }
 
-/* Quantises rows of a weight, [num_rows][inputs], to their places in panels, which begin as zeros. */
+/* Quantises rows of a weight, [num_rows][inputs], to their places in panels, which begin as zeros; codes are moved up
+   by SURPLUS. */
 void pack(const float *weight, int num_rows, int inputs, int first_row, int8_t *panels, float *scales) {
     const int columns = padded(inputs, GROUP), groups = columns / GROUP;
     for (int r = 0; r < num_rows; r++, weight += inputs) {
@@ -67,75 +68,59 @@ void pack(const float *weight, int num_rows, int inputs, int first_row, int8_t *
             float inverse = peak > 1e-30f ? 127 / peak : 0;
             for (int k = g * GROUP; k < end; k++)
                 panel[k / 4 * 4 * PANEL + k % 4] =
-                    (int8_t)((weight[k] * inverse + 12582912.0f) - 12582912.0f);
+                    SURPLUS ^ (int8_t)((weight[k] * inverse + 12582912.0f) - 12582912.0f);
         }
     }
 }
 
-/* `rows` rows times `panels` panels; both are known when it is compiled, so sums stay in registers. */
+/* `rows` rows times a panel; how many is known when it is compiled, so sums stay in registers. Memory is read from
+   one end to the other, panel after panel, which is the fastest; the next panel's line is asked for meanwhile. */
 INLINE void tile(
-    const int rows, const int panels, const struct matrix *weight, int panel, const struct rows *x,
-    int row, const struct place *place) {
-    const int columns = x->columns, groups = columns / GROUP, vectors = panels * PARTS;
+    const int rows, const struct matrix *weight, int panel, const struct rows *x, int row, const struct place *place) {
+    const int columns = x->columns, groups = columns / GROUP;
     const int8_t *codes = x->codes + (size_t)row * columns;
     const uint8_t *w = weight->panels + panel * PANEL_BYTES(columns);
-    floats totals[TILE_ROWS][TILE_VECTORS] = {};
+    floats totals[TILE_ROWS][PARTS] = {};
     for (int g = 0; g < groups; g++) {
-        ints sums[TILE_ROWS][TILE_VECTORS];
+        ints sums[TILE_ROWS][PARTS];
         for (int r = 0; r < rows; r++) {
             int surplus = SURPLUS ? SURPLUS * sum_of(x, row + r, g * GROUP, GROUP) : 0;
-            for (int v = 0; v < vectors; v++) sums[r][v] = (ints){} - surplus;
+            for (int v = 0; v < PARTS; v++) sums[r][v] = (ints){} - surplus;
         }
         for (int k = g * GROUP; k < (g + 1) * GROUP; k += 4) {
-            ints weights[TILE_VECTORS];
-            for (int p = 0; p < panels; p++) prefetch(w + (panels + p) * PANEL_BYTES(columns) + (size_t)k * PANEL);
-            for (int v = 0; v < vectors; v++)
-                memcpy(
-                    &weights[v],
-                    w + v / PARTS * PANEL_BYTES(columns) + (size_t)k * PANEL + v % PARTS * 4 * WIDTH,
-                    sizeof(ints));
+            ints weights[PARTS];
+            prefetch(w + PANEL_BYTES(columns) + (size_t)k * PANEL);
+            for (int v = 0; v < PARTS; v++) weights[v] = load_ints(w + (size_t)k * PANEL + v * 4 * WIDTH);
             for (int r = 0; r < rows; r++) {
                 int32_t four;
                 memcpy(&four, codes + (size_t)r * columns + k, sizeof four);
-                for (int v = 0; v < vectors; v++) sums[r][v] = dot(sums[r][v], weights[v], (ints){} + four);
+                for (int v = 0; v < PARTS; v++) sums[r][v] = dot(sums[r][v], weights[v], (ints){} + four);
             }
         }
-        for (int v = 0; v < vectors; v++) {
-            size_t scales = ((size_t)(panel + v / PARTS) * groups + g) * PANEL + v % PARTS * WIDTH;
-            floats scale = load(weight->scales + scales);
+        for (int v = 0; v < PARTS; v++) {
+            floats scale = load(weight->scales + ((size_t)panel * groups + g) * PANEL + v * WIDTH);
             for (int r = 0; r < rows; r++)
                 totals[r][v] +=
                     to_floats(sums[r][v]) * (scale * x->scales[(size_t)(row + r) * groups + g]);
         }
     }
-    put_tile(rows, vectors, weight, panel, totals[0], place);
-}
-
-INLINE void strip(
-    const int panels, const struct matrix *weight, int panel, const struct rows *x, int num_rows,
-    struct place place) {
-    int row = 0;
-    for (; row + 4 <= num_rows; row += 4, place.out += 4 * place.stride)
-        tile(4, panels, weight, panel, x, row, &place);
-    switch (num_rows - row) {
-    case 3: tile(3, panels, weight, panel, x, row, &place); break;
-    case 2: tile(2, panels, weight, panel, x, row, &place); break;
-    case 1: tile(1, panels, weight, panel, x, row, &place);
-    }
+    put_tile(rows, PARTS, weight, panel, totals[0], PARTS, place);
 }
 
 static void multiply_int8(
     const struct matrix *weight, const struct rows *x, int num_rows, float *out, int stride, int adds) {
-    int panels = padded(weight->outputs, PANEL) / PANEL;
-    int strips = (panels + TILE_PANELS - 1) / TILE_PANELS;
+    const int panels = padded(weight->outputs, PANEL) / PANEL;
 #pragma omp parallel for schedule(static)
-    for (int s = 0; s < strips; s++) {
-        int panel = s * TILE_PANELS;
-        if (TILE_PANELS == 1 || panel + TILE_PANELS <= panels)
-            strip(TILE_PANELS, weight, panel, x, num_rows, place_of(weight, panel, out, stride, adds));
-        else
-            for (; panel < panels; panel++)
-                strip(1, weight, panel, x, num_rows, place_of(weight, panel, out, stride, adds));
+    for (int panel = 0; panel < panels; panel++) {
+        struct place place = place_of(weight, panel, out, stride, adds);
+        int row = 0;
+        for (; row + 4 <= num_rows; row += 4, place.out += 4 * place.stride)
+            tile(4, weight, panel, x, row, &place);
+        switch (num_rows - row) {
+        case 3: tile(3, weight, panel, x, row, &place); break;
+        case 2: tile(2, weight, panel, x, row, &place); break;
+        case 1: tile(1, weight, panel, x, row, &place);
+        }
     }
 }
 

@@ -14,7 +14,9 @@
 #include "lanes.h"
 #include "step.h"
 
-#define TILE_QUERIES 4 /* more would leave no registers for keys and values */
+#define TILE_QUERIES (WIDTH == 16 ? 8 : WIDTH == 8 ? 6 : 4)
+#define MOST_QUERIES (WIDTH == 8 ? 6 : 4) /* at once: more would leave no registers for keys and values */
+#define QUERY_LANES (WIDTH > TILE_QUERIES ? WIDTH : TILE_QUERIES) /* for a number of each, in whole vectors */
 #define PAGE_VECTORS (PAGE / WIDTH)
 #define SUMS (WIDTH == 16 ? 16 : 8) /* at once: enough to hide how long an addition takes */
 
@@ -60,28 +62,28 @@ struct tile {
     float *values[TILE_QUERIES];        /* [dim] */
     float *peaks[TILE_QUERIES], *masses[TILE_QUERIES];
     float weights[TILE_QUERIES][CHUNK]; /* of positions; before the softmax their scores */
-    float kept[TILE_QUERIES];           /* what older values are multiplied by */
+    float kept[QUERY_LANES];            /* what older values are multiplied by */
     int count, first, end;              /* positions from `first` to before `end` are seen */
 };
 
-/* The scores of `pages` pages from `page` on for `queries` queries; both are known when it is
-   compiled, so sums stay in registers. Dimensions are added from first to last. */
+/* The scores of `pages` pages from `page` on for `queries` queries from the tile's `from`th on; how many there are of
+   both is known when it is compiled, so sums stay in registers. Dimensions are added from first to last. */
 INLINE void score(
-    const int queries, const int pages, int page, struct tile *tile, const struct chunk *chunk, int dim) {
+    const int queries, const int pages, int from, int page, struct tile *tile, const struct chunk *chunk, int dim) {
     enum { MOST = PAGES * PAGE_VECTORS };
-    floats sums[TILE_QUERIES][MOST] = {};
+    floats sums[MOST_QUERIES][MOST] = {};
     for (int d = 0; d < dim; d += 2)
 #pragma GCC unroll 2
         for (int half = 0; half < 2; half++) { /* loads anew: pairs are not worth registers */
             floats keys[MOST];
 #pragma GCC unroll 16
             for (int v = 0; v < pages * PAGE_VECTORS; v++) {
-                const uint16_t *from = chunk->keys[page + v / PAGE_VECTORS] + d * PAGE;
-                keys[v] = half_of(load_pairs(from + v % PAGE_VECTORS * WIDTH * 2), half);
+                const uint16_t *pairs = chunk->keys[page + v / PAGE_VECTORS] + d * PAGE;
+                keys[v] = half_of(load_pairs(pairs + v % PAGE_VECTORS * WIDTH * 2), half);
             }
-#pragma GCC unroll 4
+#pragma GCC unroll 6
             for (int q = 0; q < queries; q++) {
-                floats query = all(tile->queries[q][d + half]);
+                floats query = all(tile->queries[from + q][d + half]);
 #pragma GCC unroll 16
                 for (int v = 0; v < pages * PAGE_VECTORS; v++) {
                     sums[q][v] += query * keys[v];
@@ -89,18 +91,18 @@ INLINE void score(
                 }
             }
         }
-#pragma GCC unroll 4
+#pragma GCC unroll 6
     for (int q = 0; q < queries; q++)
 #pragma GCC unroll 16
         for (int v = 0; v < pages * PAGE_VECTORS; v++)
-            store(tile->weights[q] + page * PAGE + v * WIDTH, sums[q][v]);
+            store(tile->weights[from + q] + page * PAGE + v * WIDTH, sums[q][v]);
 }
 
 /* Adds the weighted values of positions from `first` to before `end` of a page; a whole page where
    that is known when it is compiled. */
 INLINE void add_page(
-    const int queries, const int vectors, const int whole, floats sums[TILE_QUERIES][SUMS],
-    const struct tile *tile, int page, const uint16_t *values, int dim, int first, int end) {
+    const int queries, const int vectors, const int whole, floats sums[MOST_QUERIES][SUMS],
+    const struct tile *tile, int from, int page, const uint16_t *values, int dim, int first, int end) {
     for (int t = whole ? 0 : first / 2 * 2; t < (whole ? PAGE : end); t += 2)
 #pragma GCC unroll 2
         for (int half = 0; half < 2; half++) {
@@ -109,9 +111,9 @@ INLINE void add_page(
 #pragma GCC unroll 16
             for (int v = 0; v < vectors; v++)
                 value[v] = half_of(load_pairs(values + t * dim + v * WIDTH * 2), half);
-#pragma GCC unroll 4
+#pragma GCC unroll 6
             for (int q = 0; q < queries; q++) {
-                floats weight = all(tile->weights[q][page * PAGE + t + half]);
+                floats weight = all(tile->weights[from + q][page * PAGE + t + half]);
 #pragma GCC unroll 16
                 for (int v = 0; v < vectors; v++) {
                     sums[q][v] += weight * value[v];
@@ -121,33 +123,33 @@ INLINE void add_page(
         }
 }
 
-/* Adds the weighted values of a chunk to each query's columns, `vectors` at once; gives the first
+/* Adds the weighted values of a chunk to the columns of each of `queries` queries, `vectors` at once; gives the first
    column that is left. Positions are added from first to last; those that are not
    seen are not touched, whatever lies there. */
 INLINE int add_columns(
-    const int queries, const int vectors, struct tile *tile, const struct chunk *chunk, int dim) {
+    const int queries, const int vectors, int from, struct tile *tile, const struct chunk *chunk, int dim) {
     int d = 0;
     for (; d + vectors * WIDTH <= dim; d += vectors * WIDTH) {
-        floats sums[TILE_QUERIES][SUMS];
-#pragma GCC unroll 4
+        floats sums[MOST_QUERIES][SUMS];
+#pragma GCC unroll 6
         for (int q = 0; q < queries; q++)
 #pragma GCC unroll 16
             for (int v = 0; v < vectors; v++)
-                sums[q][v] = load(tile->values[q] + d + v * WIDTH) * tile->kept[q];
+                sums[q][v] = load(tile->values[from + q] + d + v * WIDTH) * tile->kept[from + q];
         for (int p = tile->first / PAGE; p * PAGE < tile->end; p++) {
             int first = tile->first - p * PAGE, end = tile->end - p * PAGE;
             const uint16_t *values = chunk->values[p] + d * 2;
             if (first <= 0 && end >= PAGE)
-                add_page(queries, vectors, 1, sums, tile, p, values, dim, 0, PAGE);
+                add_page(queries, vectors, 1, sums, tile, from, p, values, dim, 0, PAGE);
             else
                 add_page(
-                    queries, vectors, 0, sums, tile, p, values, dim, first > 0 ? first : 0,
+                    queries, vectors, 0, sums, tile, from, p, values, dim, first > 0 ? first : 0,
                     end < PAGE ? end : PAGE);
         }
-#pragma GCC unroll 4
+#pragma GCC unroll 6
         for (int q = 0; q < queries; q++)
 #pragma GCC unroll 16
-            for (int v = 0; v < vectors; v++) store(tile->values[q] + d + v * WIDTH, sums[q][v]);
+            for (int v = 0; v < vectors; v++) store(tile->values[from + q] + d + v * WIDTH, sums[q][v]);
     }
     return d;
 }

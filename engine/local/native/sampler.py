@@ -9,6 +9,7 @@ from array import array
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from ttc.engine.local.native.library import DRAW, Kernels
@@ -46,9 +47,9 @@ class NativeSampler:
             _where(measured, found["entropy"].tolist()),
             _where(measured, found["certainty"].tolist()),
             [
-                array("f", values[np.isfinite(values)]) if count else None
-                for count, values in zip(
-                    asked["num_top"].tolist(), top - normalisers[:, None], strict=True
+                _greatest(row[:count] - normaliser) if count else None
+                for row, count, normaliser in zip(
+                    top, asked["num_top"].tolist(), normalisers, strict=True
                 )
             ],
             faults,
@@ -94,6 +95,10 @@ def _asked(draw: Draw, vocab: int) -> tuple[float, ...]:
         0 if bias is None else len(bias.ids),
         sampling.entropy,
     )
+
+
+def _greatest(logprobs: npt.NDArray[np.float64]) -> array[float]:
+    return array("f", logprobs[np.isfinite(logprobs)])
 
 
 def _where(asked: Sequence[bool], values: Sequence[float]) -> list[float | None]:

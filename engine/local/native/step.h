@@ -16,7 +16,7 @@ enum { MOST_ROWS = 64, LEAST_ROWS = 8 }; /* of an item; see `plan_items` */
 enum { INT8, Q4, Q4_MINIMUM, Q5, Q5_MINIMUM, Q6, Q8 };
 
 /* Outputs of a linear layer that are written alike, as panels. Of INT8 they are [outputs / 16][inputs / 4][16][4]:
-   what one load of a vector brings is what one instruction multiplies. Inputs are padded to a
+   what one load of a vector brings is what one instruction multiplies, see `dot`. Inputs are padded to a
    multiple of 64 and outputs to one of 16, with zeros. */
 struct matrix {
     const uint8_t *panels;
@@ -96,7 +96,7 @@ struct step {
 void quantise(const float *x, int num_rows, int columns, struct rows *out);
 void multiply(const struct linear *weight, const struct rows *x, int num_rows, float *out, int adds);
 /* As `multiply`, of one matrix of INT8 and of MANY_ROWS rows or more, which is more than one tile of `linear.c` has.
-   Says whether it is done: only AVX2 needs another way for many rows, and it takes memory. */
+   Says whether it is done: it takes memory, and portable loops have one way for all. */
 enum { MANY_ROWS = 5 };
 int multiply_many(const struct matrix *matrix, const struct rows *x, int num_rows, float *out, int stride, int adds);
 /* As `multiply`, of one matrix with the codes of a file. */

@@ -6,8 +6,6 @@
 #include "step.h"
 
 #define TILE_ROWS 4 /* more would leave no registers for the weights */
-#define TILE_PANELS (WIDTH == 16 ? 4 : 1)
-#define TILE_VECTORS (TILE_PANELS * PARTS)
 
 INLINE int padded(int n, int multiple) { return (n + multiple - 1) / multiple * multiple; }
 
@@ -35,13 +33,13 @@ INLINE void put(const struct place *place, int r, int first, floats v) {
     for (int i = 0; first + i < place->count; i++) to[i] = place->adds ? to[i] + kept[i] : kept[i];
 }
 
-/* Puts sums, [TILE_ROWS][TILE_VECTORS], with the bias where they go. */
+/* Puts sums, [rows][apart], of which the first `vectors` count, with the bias where they go. */
 INLINE void put_tile(
-    const int rows, const int vectors, const struct matrix *matrix, int panel, const floats *totals,
+    const int rows, const int vectors, const struct matrix *matrix, int panel, const floats *totals, const int apart,
     const struct place *place) {
     for (int v = 0; v < vectors; v++) {
         floats bias = matrix->bias ? load(matrix->bias + panel * PANEL + v * WIDTH) : (floats){};
-        for (int r = 0; r < rows; r++) put(place, r, v * WIDTH, totals[r * TILE_VECTORS + v] + bias);
+        for (int r = 0; r < rows; r++) put(place, r, v * WIDTH, totals[r * apart + v] + bias);
     }
 }
 
