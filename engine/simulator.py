@@ -137,7 +137,7 @@ class Simulator:
         return Branch(role=role, text=law.id, token_ids=_places(law.prompt_tokens))
 
     def append(self, branch: Branch, text: str, *, as_token: bool = False) -> Branch:
-        """A branch that goes on with `text`; what is generated next is an answer forced by it."""
+        """A branch that goes on with `text`, which forces an answer of what was generated."""
         if as_token:
             raise EngineError(f"the simulator's tokens have no names, so none is called {text!r}")
         ids = tuple(crc32(word.encode()) for word in text.split())
@@ -240,12 +240,13 @@ class Simulator:
         last = segments[-1]
         if last.parent is None or last.call is not None:
             return _Words(draw, _ending(draw.answer), law.confidence)
-        for segment in reversed(segments):  # a cue was appended: the answer is forced
-            if segment.call is not None and segment.token_ids:
-                trace = self._draw(law, segment.token_ids[0])
-                if len(segment.token_ids) >= trace.settles * trace.length:
-                    draw = draw._replace(answer=trace.answer)
-                break
+        traces = [s for s in reversed(segments) if s.call is not None and s.token_ids]
+        if not traces:  # no more than a beginning was given
+            return _Words(draw, _ending(draw.answer), law.confidence)
+        begun = traces[0].token_ids or ()
+        trace = self._draw(law, begun[0])
+        if len(begun) >= trace.settles * trace.length:  # a cue was appended: the answer is forced
+            draw = draw._replace(answer=trace.answer)
         said = "" if draw.answer is None else draw.answer
         closing = "}" if last.text.rstrip().endswith("{") else "."
         return _Words(draw._replace(length=1), (f" {said}{closing}",), law.confidence)

@@ -13,6 +13,7 @@ import time
 from array import array
 from collections.abc import Callable, Collection, Iterable, Mapping
 from collections.abc import Sequence as Seq
+from itertools import chain, islice
 from typing import NamedTuple
 
 import numpy as np
@@ -21,17 +22,18 @@ import torch
 from ttc.engine.local.call import Call
 from ttc.engine.local.curve import Curve, Load
 from ttc.engine.local.drafting.acceptance import decide
-from ttc.engine.local.drafting.block import Block, blocks_of, proposals_of
-from ttc.engine.local.drafting.draft import Proposal
+from ttc.engine.local.drafting.block import Block, blocks_of
+from ttc.engine.local.drafting.sides import Sides, give_back, keep_what_came, part
 from ttc.engine.local.drafting.speculation import Speculation
 from ttc.engine.local.facts import row_facts
+from ttc.engine.local.inputs import Inputs, arrange
 from ttc.engine.local.kv import KVPool
 from ttc.engine.local.meter import Counters, Meter, Seconds
 from ttc.engine.local.model import Model
 from ttc.engine.local.page import CERTAINTY, ENTROPY, Facts
-from ttc.engine.local.plan import PAGE, Plan, Reads, Span
+from ttc.engine.local.plan import PAGE, Reads
 from ttc.engine.local.reading import Reading
-from ttc.engine.local.sample import NOT_FINITE, Draw, Drawn
+from ttc.engine.local.sample import NOT_FINITE, Drawn
 from ttc.engine.local.schedule import Piece, Schedule, Work
 from ttc.engine.local.sequence import Sequence
 from ttc.engine.local.telling import Teller
@@ -62,23 +64,6 @@ class _Note(NamedTuple):
 
 _Found = tuple[int, float, "float | None", "float | None", "array[float] | None"]
 """What is drawn of a row and known of it: the columns of `Drawn`."""
-
-
-class _Inputs(NamedTuple):
-    """What a step computes on."""
-
-    token_ids: list[int]
-    plan: Plan
-    draws: list[Draw]
-    wanted: list[int]
-    """The rows whose outputs are wanted: those that are drawn from, and then those read from."""
-    reads: list[tuple[Reading, int]]
-    """Who reads a row, and the row in its path."""
-    hidden: list[tuple[Reading, int]]
-    """The same, of hidden states."""
-    hidden_rows: list[int]
-    proposed: Seq[Proposal | None]
-    """What was proposed for each draw, where that decides."""
 
 
 class Batch:
@@ -164,22 +149,23 @@ class Batch:
             self._leave([work.starved], MemoryExhausted(_NO_PAGES, retryable=True))
         if not work.pieces:
             return
-        self._make_room(work)
+        sides = self._make_room(work)
         try:
-            inputs = self._arrange(work)
+            inputs = arrange(work, sides)
             arranged = time.perf_counter()
             outputs = self._forward(inputs)
             computed = time.perf_counter()
             drawn, notes = self._read(inputs, outputs)
         except Exception as error:  # noqa: BLE001  one faulty step must not take the engine down
+            give_back(self.tree, sides)
             self._fail([piece.sequence for piece in work.pieces], error)
             return
-        read = time.perf_counter()
-        self._commit(work.pieces, drawn, notes)
+        read, operations = time.perf_counter(), work.attention_flops(self._costs)
+        self._commit(work.pieces, drawn, notes, sides)
         parts = arranged - begun, computed - arranged, read - computed, time.perf_counter() - read
-        self._measure(work, inputs.plan.reads(self._costs), Seconds(*parts))
+        self._measure(work, operations, inputs.plan.reads(self._costs), Seconds(*parts))
 
-    def _measure(self, work: Work, reads: Reads, seconds: Seconds) -> None:
+    def _measure(self, work: Work, operations: int, reads: Reads, seconds: Seconds) -> None:
         """Lets the meter and the cost curve take a step in."""
         load = Load(rows=work.num_rows, draws=work.num_draws, seen=work.num_seen)
         self.meter.note(
@@ -187,7 +173,7 @@ class Batch:
             reads,
             seconds,
             prefill_tokens=work.num_rows - work.num_decoding,
-            attention_operations=work.attention_flops(self._costs),
+            attention_operations=operations,
             pages=self.tree.num_used,
             predicted_s=self.curve(load),
         )
@@ -268,7 +254,7 @@ class Batch:
         self.counters.preemptions += 1
         self._shares_changed = True
 
-    def _make_room(self, work: Work) -> None:
+    def _make_room(self, work: Work) -> Sides:
         """Gives pieces the pages that they write to, and counts what they cost."""
         grown = []
         for piece in work.pieces:
@@ -276,60 +262,32 @@ class Batch:
             if path.length + piece.length > len(path.table) * PAGE:
                 self.tree.grow(path, path.length + piece.length)
                 grown.append(piece.sequence)
-        self._count_memory(grown)
+        sides = part(self.tree, work.pieces)
+        self._shares_changed |= bool(sides)
+        self._count_memory(grown, sides)
+        self._shares_changed |= bool(sides)  # again, once they are gone
         self.counters.flops += work.flops(self._costs)
         self.counters.prompt_tokens += work.prompt_tokens
         self.counters.recomputed_tokens += work.recomputed
         self.counters.draft_tokens += work.num_drafts
         self.counters.rejected_draft_tokens += work.num_drafts
         self.counters.draft_s += work.draft_s
+        return sides
 
-    def _count_memory(self, grown: Seq[Call]) -> None:
+    def _count_memory(self, grown: Seq[Call], sides: Sides) -> None:
         """Lets calls count their part of the pages that they hold, where it has changed."""
         changed = self.schedule.running if self._shares_changed else grown
         self._shares_changed = False
         if not changed:
             return
-        shares = self.tree.shares([call.path for call in changed])
+        held = [(call.path, *sides.get(call, ())) for call in changed]
+        shares = iter(self.tree.shares(chain.from_iterable(held)))
         now = time.monotonic()
         with self._lock:
-            for call, share in zip(changed, shares, strict=True):
-                call.hold(self.page_bytes * share, now)
+            for call, paths in zip(changed, held, strict=True):
+                call.hold(self.page_bytes * sum(islice(shares, len(paths))), now)
 
-    def _arrange(self, work: Work) -> _Inputs:
-        """The inputs of a step, one row after another."""
-        token_ids: list[int] = []
-        spans: list[Span] = []
-        draws: list[Draw] = []
-        last_rows: list[int] = []
-        reads: list[tuple[Reading, int]] = []  # and the row in its path
-        read_rows: list[int] = []
-        hidden: list[tuple[Reading, int]] = []
-        hidden_rows: list[int] = []
-        for call, count, drawer, rows, drafts in work.pieces:
-            path = call.path
-            start = path.length
-            spans.append(Span(path.table, start, count))
-            if count == 1:
-                token_ids.append(call.tokens[start])
-            else:
-                token_ids += call.tokens[start : start + count]
-            if drawer is not None and drafts:
-                last_rows += range(len(token_ids) - 1, len(token_ids) + len(drafts))
-                token_ids += drafts
-                draws += drawer.draws(drafts)
-            elif drawer is not None:
-                draws.append(drawer.draw)
-                last_rows.append(len(token_ids) - 1)
-            elif rows and isinstance(call, Reading):
-                first = len(token_ids) - count - start
-                (hidden if call.hidden else reads).extend((call, row) for row in rows)
-                (hidden_rows if call.hidden else read_rows).extend(first + row for row in rows)
-        wanted = last_rows + read_rows
-        proposed = proposals_of(work) if work.proposals else ()
-        return _Inputs(token_ids, Plan(spans), draws, wanted, reads, hidden, hidden_rows, proposed)
-
-    def _forward(self, inputs: _Inputs) -> torch.Tensor:
+    def _forward(self, inputs: Inputs) -> torch.Tensor:
         """Runs the model."""
         if self.tree.copies:
             self._pool.copy([(source, page.place) for page, source in self.tree.copies.items()])
@@ -339,7 +297,7 @@ class Batch:
         )
         return self.model.forward(token_ids, inputs.plan, self._pool, wanted)
 
-    def _read(self, inputs: _Inputs, outputs: torch.Tensor) -> tuple[Drawn, list[_Note]]:
+    def _read(self, inputs: Inputs, outputs: torch.Tensor) -> tuple[Drawn, list[_Note]]:
         """Draws a token for each piece that ends in one, and reads what is read."""
         draws, reads = inputs.draws, inputs.reads
         values: list[Facts | None] = []
@@ -363,12 +321,14 @@ class Batch:
         notes = [_Note(*read, found) for read, found in zip(reads, values, strict=True)]
         return drawn, notes
 
-    def _commit(self, pieces: Seq[Piece], drawn: Drawn, notes: Seq[_Note]) -> None:
+    def _commit(self, pieces: Seq[Piece], drawn: Drawn, notes: Seq[_Note], sides: Sides) -> None:
         """Takes a step's results over, and tells them."""
         blocks = blocks_of(pieces)
+        if sides:
+            blocks = keep_what_came(self.tree, pieces, blocks, drawn.token_ids, sides)
         faults = _faults_of(blocks, drawn.faults)
         faults |= {note.reading: NOT_FINITE for note in notes if note.facts is None}
-        for call, count, _, _, drafts in pieces:
+        for call, count, _, _, drafts, _ in pieces:
             if not faults or faults.get(call) != NOT_FINITE:
                 self._record(call, count - len(drafts))
         if notes:
@@ -416,13 +376,14 @@ class Batch:
         for faulty, fault in faults.items():
             self._leave([faulty], fault, is_spoilt=fault == NOT_FINITE)
         told: list[tuple[Sequence, Chunk]] = []
-        for sequence, row, _ in blocks:
+        for block in blocks:
+            sequence = block.sequence
             if sequence in faults:
                 continue
             self.counters.output_tokens += 1
             if sequence in silent:
                 continue
-            token, logprob, entropy, certainty, top = found[row]
+            token, logprob, entropy, certainty, top = found[block.row]
             self._keep(sequence, token, logprob, entropy, certainty)
             chunk = sequence.accept(token, logprob, entropy, certainty, top)
             if chunk is not None:

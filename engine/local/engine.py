@@ -108,7 +108,7 @@ class LocalEngine:
             lock=self._worker.lock,
         )
         self._numerics = (
-            f"torch-{torch.__version__} {_machine(source.device, num_threads)} "
+            f"torch-{torch.__version__} {_machine(source.device)} "
             f"{self._batch.numerics} sha={source.fingerprint[:16]}"
         )
         # Runs when the engine is forgotten, and at exit: a thread inside torch must not outlive it.
@@ -446,8 +446,8 @@ class LocalEngine:
         self.close()
 
 
-def _machine(device: Device, num_threads: int) -> str:
+def _machine(device: Device) -> str:
     """What decides bits besides the model and what computes it."""
     if device == "cuda":
         return f"cuda-{torch.version.cuda} {torch.cuda.get_device_name()}"
-    return f"cpu {torch.backends.cpu.get_cpu_capability()} threads={num_threads}"
+    return f"cpu {torch.backends.cpu.get_cpu_capability()}"

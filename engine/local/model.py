@@ -121,9 +121,9 @@ class Llama:
         self._residual = torch.empty(0, config.hidden)  # of the step that ran last
         self.numerics = (
             f"{str(dtype).removeprefix('torch.')} linear={'+'.join(make.names)} "
-            f"attention={CHUNK}/{self._group_rows}"
+            f"attention={CHUNK}/{self._group_rows} threads={torch.get_num_threads()}"
         )
-        """The types and kernels that decide the bits of a result."""
+        """What decides the bits of a result: types, kernels, and PyTorch's threads."""
         self.bytes_per_weight = float(dtype.itemsize)
 
     def attention(self, spans: Sequence[Span], window: int | None = None) -> Attention:

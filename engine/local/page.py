@@ -166,6 +166,11 @@ class Path:
         self.length = 0
         """Tokens that are computed."""
 
+    def exchange(self, other: Path) -> None:
+        """Gives its pages for those of another path, which is as long."""
+        self.pages, other.pages = other.pages, self.pages
+        self.table, other.table = other.table, self.table
+
 
 def common_length(first: Sequence[int], second: Sequence[int]) -> int:
     """How many tokens two sequences have in common at their beginning."""

@@ -21,7 +21,7 @@ from array import array
 from bisect import insort
 from collections.abc import Collection, Iterable, Mapping
 from collections.abc import Sequence as Seq
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import NamedTuple, Protocol
 
@@ -57,6 +57,13 @@ class Piece(NamedTuple):
     """Of given tokens the rows of which something is read."""
     drafts: Seq[int] = ()
     """Tokens that are tried after those of the sequence; they are a part of `length`."""
+    sides: Seq[Seq[int]] = ()
+    """Tokens that are tried besides, each chain on a path of its own: see `drafting.sides`."""
+
+    @property
+    def counts(self) -> list[int]:
+        """Its rows, path by path: a side chain has one for the sequence's last token as well."""
+        return [self.length, *(1 + len(side) for side in self.sides)]
 
 
 @dataclass
@@ -76,7 +83,7 @@ class Work:
     recomputed: int = 0
     """Tokens whose pages had been taken away."""
     num_drafts: int = 0
-    """Rows of drafted tokens."""
+    """Rows of drafted tokens, with those that side chains begin with."""
     proposals: Mapping[Sequence, Seq[Proposal]] = field(default_factory=dict)
     """What drafts proposed to follow the rows of a sequence, where that decides what does."""
     draft_s: float = 0.0
@@ -89,7 +96,7 @@ class Work:
         if all(window is None for _, window in costs.attention):
             return self.num_seen * sum(flops for flops, _ in costs.attention)
         linear = costs.flops_per_token * self.num_rows
-        starts = ((piece.sequence.computed, piece.length) for piece in self.pieces)
+        starts = ((piece.sequence.computed, n) for piece in self.pieces for n in piece.counts)
         return sum(costs.flops(start=s, count=n, draws=0) for s, n in starts) - linear
 
     def flops(self, costs: Costs) -> int:
@@ -244,26 +251,34 @@ class Schedule:
         if self._shortage(counts) > 0:
             counts = self._with_pages(counts, seats)
             work.starved = None if counts else min(self.running, key=value)
-        drafts = self._drafts(counts, work) if self._speculation is not None else {}
+        trial = self._trial(counts, work) if self._speculation is not None else Trial()
         served: dict[Owner, int] = {}
         with self._lock:
             for call, count in counts:
                 if not call.cancelled:
-                    work.pieces.append(self._piece(call, count, work, drafts.get(call, ())))
+                    work.pieces.append(self._piece(call, count, work, trial))
                     served[call.owner] = served.get(call.owner, 0) + count
         for owner, num_tokens in served.items():
             self._turns.serve(owner, num_tokens)
         return work
 
-    def _drafts(self, counts: Seq[tuple[Call, int]], work: Work) -> Mapping[Call, Seq[int]]:
-        """The drafted tokens that are tried beside what is to be computed."""
+    def _trial(self, counts: Seq[tuple[Call, int]], work: Work) -> Trial:
+        """What is tried beside what is to be computed, as far as there are pages for it."""
         assert self._speculation is not None
         drawing = [c for c, count in counts if isinstance(c, Sequence) and count == c.num_pending]
         alone = len(drawing) == len(counts) and all(count == 1 for _, count in counts)
         trial = self._speculation.draft(drawing, alone=alone)
         work.proposals, work.draft_s = trial.proposals, trial.seconds
         more = [(call, 1 + len(trial.rows.get(call, ()))) for call in drawing] if trial.rows else []
-        return {} if self._shortage(more) > 0 else trial.rows
+        shortage = self._shortage(more)
+        if shortage > 0:
+            return Trial()
+        beside = (
+            pages_of(call.path.length + 1 + len(side)) - call.path.length // PAGE
+            for call, sides in trial.sides.items()
+            for side in sides
+        )
+        return trial if shortage + sum(beside) <= 0 else replace(trial, sides={})
 
     def _counts(self) -> list[tuple[Call, int]]:
         """How many tokens of which running calls a step should compute, in their order."""
@@ -327,10 +342,11 @@ class Schedule:
             counts.remove(min(counts, key=lambda entry: value(entry[0])))
         return counts
 
-    def _piece(self, call: Call, count: int, work: Work, drafts: Seq[int]) -> Piece:
+    def _piece(self, call: Call, count: int, work: Work, trial: Trial) -> Piece:
         """What a call computes in this step. Guarded."""
         start, reached = call.path.length, call.reached
         end = start + count
+        drafts, sides = trial.rows.get(call, ()), trial.sides.get(call, ())
         call.turn = self.step
         if end > reached:
             call.reached = end
@@ -345,22 +361,23 @@ class Schedule:
             if end == len(call.tokens):
                 drawer = call
                 call.started += 1
+                tried = len(drafts) + len(sides) + sum(map(len, sides))
                 if count == 1 and start >= call.prompt_length:
-                    work.num_decoding += 1 + len(drafts)
-                if drafts:  # until they come true
-                    call.drafts += len(drafts)
-                    call.rejected_drafts += len(drafts)
-                    work.num_drafts += len(drafts)
-                    count += len(drafts)
-                work.num_draws += 1 + len(drafts)
+                    work.num_decoding += 1 + tried
+                call.try_drafts(tried)
+                work.num_drafts += tried
+                work.num_draws += 1 + tried - len(sides)
+                count += len(drafts)
         elif isinstance(call, Reading):
             rows = call.rows(count, every=self._reads_every_row)
             if not call.hidden:  # else the head has no part in it
                 call.num_draws += len(rows)
                 work.num_draws += len(rows)
-        work.num_rows += count
-        work.num_seen += count * start + count * (count + 1) // 2
-        return Piece(call, count, drawer, rows, drafts)
+        piece = Piece(call, count, drawer, rows, drafts, sides)
+        for each in piece.counts if sides else (count,):
+            work.num_rows += each
+            work.num_seen += each * start + each * (each + 1) // 2
+        return piece
 
 
 def _standing(call: Call) -> tuple[float, int]:

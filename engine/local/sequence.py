@@ -64,7 +64,7 @@ class Sequence(Call):
         self._self_certainties: list[float] = []
         self._top_logprobs: list[array[float]] = []
         self.drafts = self.rejected_drafts = 0
-        """Drafted tokens that were computed for it, and those of them that did not come true.
+        """Rows of drafts that were computed for it, and those of them that did not come true.
         Guarded."""
         self._claim = threading.Lock()
         self._claimed = False
@@ -123,6 +123,11 @@ class Sequence(Call):
         """How many drafted tokens are worth computing: none that ends it or that is illegal."""
         ends = (place for place, token in enumerate(drafts) if token in self._ends)
         return self._drawing.num_legal(drafts[: next(ends, len(drafts))])
+
+    def try_drafts(self, rows: int) -> None:
+        """So many rows of drafts are computed, in vain until they come true. Guarded."""
+        self.drafts += rows
+        self.rejected_drafts += rows
 
     def confirm_draft(self) -> None:
         """A drafted token has come true, and one more is drawn. Guarded."""

@@ -71,10 +71,17 @@ class Bench:
         tokens: the vocabulary.
         num_pages: of its memory.
         max_sequences: the most calls that compute in one step.
+        config: of the model.
     """
 
-    def __init__(self, tokens: TextTokens, num_pages: int = 64, max_sequences: int = 4) -> None:
-        self.model = FakeModel()
+    def __init__(
+        self,
+        tokens: TextTokens,
+        num_pages: int = 64,
+        max_sequences: int = 4,
+        config: ModelConfig = TINY,
+    ) -> None:
+        self.model = FakeModel(config)
         self.lock = threading.Lock()
         self.batch = Batch(
             self.model, num_pages=num_pages, max_sequences=max_sequences, lock=self.lock

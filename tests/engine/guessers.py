@@ -19,28 +19,39 @@ class Guesser:
 
     Args:
         guess: says it.
+        others: say what comes if the first token of those before them does not.
     """
 
     name, priors, page_bytes = "guesser", (0.95,), 0
 
-    def __init__(self, guess: Guess) -> None:
-        self._guess = guess
+    def __init__(self, guess: Guess, *others: Guess) -> None:
+        self._guesses = guess, *others
 
     def reserve(self, num_pages: int) -> None:
         """It keeps no pages."""
 
     def draft(self, wishes: Seq[Wish], budget: DraftBudget) -> list[Draft]:
         """A guess for each."""
-        guesses = [self._guess(wish.call, wish.most)[: wish.most] for wish in wishes]
-        return [Draft(tokens=guess, kinds=[0] * len(guess)) for guess in guesses]
+        return [self._draft(wish) for wish in wishes]
+
+    def _draft(self, wish: Wish) -> Draft:
+        draft, found = None, dict[int, list[int]]()  # by first token
+        for guess in self._guesses:
+            tokens = guess(wish.call, wish.most)[: wish.most]
+            found.setdefault(tokens[0], tokens)
+        for tokens in reversed(found.values()):
+            draft = Draft(tokens=tokens, kinds=[0] * len(tokens), other=draft)
+        return draft or Draft()
 
     def forget(self, calls: Iterable[Sequence]) -> None:
         """It remembers nothing."""
 
 
-def knowing(texts: dict[int, Seq[int]], wrong: float = 0.0, vocab: int = 261) -> Guess:
+def knowing(
+    texts: dict[int, Seq[int]], wrong: float = 0.0, vocab: int = 261, seed: int = 1
+) -> Guess:
     """Guesses what calls are known to write, by their seeds; each token wrong with a chance."""
-    rng = random.Random(1)
+    rng = random.Random(seed)
 
     def guess(call: Sequence, most: int) -> list[int]:
         start = call.num_output
@@ -54,3 +65,23 @@ def random_tokens(vocab: int = 261) -> Guess:
     """Guesses anything."""
     rng = random.Random(2)
     return lambda call, most: [rng.randrange(vocab) for _ in range(most)]
+
+
+def everything(
+    budget: DraftBudget,
+    chains: Seq[Seq[float]],
+    spent_s: float = 0.0,
+    sides: Seq[Seq[float]] = (),
+) -> list[int]:
+    """In place of `DraftBudget.choose`: every drafted token is tried."""
+    return [len(chain) for chain in (*chains, *sides)]
+
+
+def trunks(
+    budget: DraftBudget,
+    chains: Seq[Seq[float]],
+    spent_s: float = 0.0,
+    sides: Seq[Seq[float]] = (),
+) -> list[int]:
+    """The same, but for side chains."""
+    return [len(chain) for chain in chains] + [0] * len(sides)

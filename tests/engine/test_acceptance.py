@@ -21,6 +21,7 @@ import torch
 
 from tests.engine.conftest import TINY
 from tests.engine.fake_model import FakeModel
+from tests.engine.guessers import everything
 from ttc.engine.local.batch import Batch
 from ttc.engine.local.drafting import acceptance
 from ttc.engine.local.drafting.acceptance import decide, kept_or_redrawn
@@ -269,7 +270,7 @@ def test_what_comes_does_not_depend_on_what_is_tried(
         monkeypatch.setattr(
             DraftBudget,
             "choose",
-            lambda self, chains, spent_s, most=most: [min(most, len(c)) for c in chains],
+            lambda self, chains, *_, most=most: [min(most, len(c)) for c in chains],
         )
         drafter = ChainDrafter(Chain(2), draws=draws)
         texts.append(written(tokens, drafter, KINDS[1], 8, 20, seats))
@@ -297,7 +298,5 @@ def _one_thread() -> Iterator[None]:
 @pytest.fixture
 def always(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None] | None:
     """Every drafted token is tried."""
-    monkeypatch.setattr(
-        DraftBudget, "choose", lambda self, chains, spent_s: [len(chain) for chain in chains]
-    )
+    monkeypatch.setattr(DraftBudget, "choose", everything)
     return None

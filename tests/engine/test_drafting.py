@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.engine.conftest import TINY, tiny_weights
-from tests.engine.guessers import Guess, Guesser, random_tokens
+from tests.engine.guessers import Guess, Guesser, random_tokens, trunks
 from ttc.costs import Costs
 from ttc.engine.local import LocalEngine
 from ttc.engine.local.curve import Curve, Load
@@ -239,10 +239,8 @@ def blurred(amount: float) -> dict[str, torch.Tensor]:
 
 @pytest.fixture
 def eager(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Everything is drafted, and every drafted token is tried."""
-    monkeypatch.setattr(
-        DraftBudget, "choose", lambda self, chains, spent_s: [len(chain) for chain in chains]
-    )
+    """Everything is drafted, and every drafted token is tried, but for side chains."""
+    monkeypatch.setattr(DraftBudget, "choose", trunks)
     monkeypatch.setattr(DraftModel, "_plan", lambda self, wishes, budget: (list(wishes), 4))
     monkeypatch.setattr(DraftModel, "_pays", lambda self, going, started, budget: True)
 

@@ -79,6 +79,24 @@ def test_a_file_and_a_folder_of_one_model_say_the_same(
     assert len(set(numerics)) == 2
 
 
+def test_only_what_pytorch_computes_depends_on_the_number_of_threads(
+    file: Path, ask: Callable[..., Request]
+) -> None:
+    """The kernels' bits do not, so their numerics leave it out: a pool goes on, on other cores."""
+    told: dict[str, list[str]] = {"int8": [], "fp32": []}
+    logprobs = []
+    for kind in ("int8", "fp32"):
+        for threads in (1, 2):
+            with LocalEngine.load(file, arithmetic=kind, threads=threads) as engine:
+                told[kind].append(engine.numerics)
+                logprobs.append(engine.submit(ask("hello", 20)).future.result().logprobs)
+
+    assert told["int8"][0] == told["int8"][1]
+    assert logprobs[0] == logprobs[1]
+    assert [each.count("threads=") for each in told["fp32"]] == [1, 1]
+    assert told["fp32"][0] != told["fp32"][1]
+
+
 def test_rows_without_a_token_are_never_drawn(file: Path, ask: Callable[..., Request]) -> None:
     """At a temperature at which every seventh token would be one."""
     with LocalEngine.load(file) as engine:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -61,6 +62,17 @@ def test_bytes_are_those_of_distinct_tokens(tokens: TextTokens) -> None:
         assert step.prefill_tokens + step.decode_tokens == step.rows
         assert step.rows == sum(span.count for span in spans)
         assert step.sharing == sum(span.start + span.count for span in spans) / read
+
+
+def test_a_window_is_counted_from_where_a_step_began(tokens: TextTokens) -> None:
+    """Two rows of a window of two: the first sees one position, the second two."""
+    config = replace(TINY, window=2, windowed=frozenset(range(TINY.num_layers)))
+    bench = Bench(tokens, config=config)
+    bench.submit([1, 2], 1)
+    bench.step()
+
+    each = sum(flops for flops, _ in bench.model.costs.attention)
+    assert bench.batch.meter.recent[-1].attention_operations == 3 * each
 
 
 def test_the_greater_need_binds() -> None:
@@ -131,16 +143,22 @@ def test_roofs_are_measured(options: tuple[str, ...]) -> None:
 
 
 @pytest.mark.model
-def test_no_step_is_above_the_roof(smollm2: LocalEngine, ask: Callable[..., Request]) -> None:
-    """Of few rows, which memory binds, and of many, which products of bytes do."""
+def test_each_step_of_a_real_model_has_its_part_of_the_roof(
+    smollm2: LocalEngine, ask: Callable[..., Request]
+) -> None:
+    """Its work is counted, not timed: 32 rows read the weights that one reads, and multiply 32 times as often."""
     smollm2.roofs()
+    last = {}
     for count in (1, 32):
-        calls = [smollm2.submit(ask([count] * 40, 12, seed=i)) for i in range(count)]
-        for call in calls:
+        for call in [smollm2.submit(ask([count] * 40, 12, seed=i)) for i in range(count)]:
             call.future.result()
+        last[count] = next(step for step in reversed(smollm2.meter.recent) if step.rows == count)
+    weights = smollm2.meter.weight_bytes(draws=1)
     fractions = [smollm2.meter.fraction(step) for step in smollm2.meter.recent]
 
-    assert all(fraction is not None and 0 < fraction.value <= 1 for fraction in fractions)
+    assert all(fraction is not None and fraction.value > 0 for fraction in fractions)
+    assert last[32].linear_operations == 32 * last[1].linear_operations
+    assert all(weights < step.bytes_read < 1.2 * weights for step in last.values())
 
 
 @pytest.mark.model

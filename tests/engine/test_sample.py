@@ -133,6 +133,23 @@ def test_rows_do_not_depend_on_their_neighbours() -> None:
         assert alone.logprobs[0] == together.logprobs[row]
 
 
+def _poisoned(shape: Any, dtype: Any = float) -> npt.NDArray[Any]:
+    """Fresh memory at its worst: signalling NaNs."""
+    return np.frombuffer(bytearray(b"\0\0\xa0\x7f" * math.prod(shape)), dtype).reshape(shape)
+
+
+def test_a_row_gets_as_many_of_the_greatest_as_it_asks_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever its neighbours ask for, and whatever lay in memory before."""
+    monkeypatch.setattr(np, "empty", _poisoned)
+    asked = [0, 3, 1, 0, 4]
+    draws = [Draw(sampling=Sampling(logprobs=n), seed=0, position=0) for n in asked]
+    drawn = draw_tokens(torch.tensor(LOGITS).expand(len(asked), -1), draws)
+
+    every = torch.tensor(LOGITS).log_softmax(-1).tolist()
+    for n, top in zip(asked, drawn.top_logprobs, strict=True):
+        assert top == (pytest.approx(every[:n], abs=1e-5) if n else None)
+
+
 def test_a_seed_is_reproducible_and_another_seed_differs() -> None:
     """Seven bits of freedom at 40 positions: equal by chance once in 2^280."""
     logits = torch.zeros(128)

@@ -167,6 +167,17 @@ def test_a_cut_trace_answers_when_it_is_made_to() -> None:
     assert all(len(c.branch.token_ids or ()) == 1 for c in outcome.candidates)
 
 
+def test_words_before_a_trace_force_no_answer() -> None:
+    """Only after a trace a cue does."""
+    engine = simulator(law=SimulatedProblem(id="a", success=1.0))
+    begun = engine.append(engine.root(engine.laws["a"].problem, "policy"), "Thought:")
+    call = engine.submit(Request(branch=begun, max_tokens=512, sampling=Sampling(), seed=1))
+    assert isinstance(engine.clock, ManualClock)
+    engine.clock.advance(0)
+
+    assert call.future.result().text.endswith(" The answer is 1.")
+
+
 def test_a_stop_string_ends_a_reply() -> None:
     """At the token that completes it."""
     engine = simulator(law=SimulatedProblem(id="a", success=1.0))

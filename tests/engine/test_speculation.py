@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
-from concurrent.futures import CancelledError
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from tests.engine.guessers import Guess, Guesser, knowing, random_tokens
+from tests.engine.cancelling import cancelled_at
+from tests.engine.guessers import Guess, Guesser, everything, knowing, random_tokens
 from ttc.constraints import Pattern
 from ttc.engine.local import LocalEngine
 from ttc.engine.local.drafting.budget import DraftBudget
@@ -18,7 +17,6 @@ from ttc.engine.local.drafting.ngram import NgramDrafter
 from ttc.engine.local.drafting.options import Drafting
 from ttc.engine.local.path import path_tokens
 from ttc.engine.local.plan import PAGE
-from ttc.engine.local.sequence import Sequence as EngineSequence
 from ttc.errors import EngineError
 from ttc.ports import Request
 from ttc.types import Branch, Chunk
@@ -48,9 +46,7 @@ KINDS: dict[str, dict[str, Any]] = {
 def eager(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every drafted token is tried, whatever it costs."""
     monkeypatch.setattr(DraftBudget, "floor", 0.0, raising=False)
-    monkeypatch.setattr(
-        DraftBudget, "choose", lambda self, chains, spent_s: [len(chain) for chain in chains]
-    )
+    monkeypatch.setattr(DraftBudget, "choose", everything)
 
 
 def guessing(guess: Guess) -> Drafting:
@@ -71,6 +67,16 @@ def all_of(branch: Branch) -> tuple[object, ...]:
         "stop_reason",
     )
     return tuple(getattr(branch, name) for name in names)
+
+
+def check_all_is_known(engine: LocalEngine, request: Request) -> None:
+    """Scoring what was generated computes nothing and gives its log probabilities back."""
+    branch = engine.submit(request).future.result(30)
+    before = engine.counters.flops
+    (scores,) = engine.score(request.branch, [branch]).future.result(30)
+
+    assert scores == branch.logprobs
+    assert engine.counters.flops == before
 
 
 def results(engine: LocalEngine, requests: list[Request]) -> list[tuple[object, ...]]:
@@ -158,27 +164,13 @@ def test_a_cap_inside_a_block_is_kept(load: Load, ask: Ask, most: int) -> None:
 @pytest.mark.usefixtures("eager")
 @pytest.mark.parametrize("after", [1, 2, 5, 9, 12])
 def test_a_call_that_is_cancelled_inside_a_block_ends_there(
-    load: Load, ask: Ask, monkeypatch: pytest.MonkeyPatch, after: int
+    load: Load, ask: Ask, after: int
 ) -> None:
     """As without drafts: nothing more is kept or counted, and later tokens were tried in vain."""
     engine, request, _ = block_of(load, ask)
-    counted, ready, accept = list[int](), threading.Event(), EngineSequence.accept
 
-    def cancelling(sequence: EngineSequence, *found: Any) -> Any:
-        chunk = accept(sequence, *found)
-        if sequence.request is request and sequence.num_output == after:
-            ready.wait(30)
-            counted.append(call.cancel())
-        return chunk
+    call, _ = cancelled_at(engine, request, after, lambda: results(engine, [ask("another", 1)]))
 
-    monkeypatch.setattr(EngineSequence, "accept", cancelling)
-    call = engine.submit(request)
-    ready.set()
-    with pytest.raises(CancelledError):
-        call.future.result(30)
-    results(engine, [ask("another", 1)])
-
-    assert counted == [after]
     assert engine.counters.output_tokens == after + 1
     assert engine.counters.rejected_draft_tokens == call.usage.rejected_draft_tokens
     assert call.usage.flops == engine.costs.flops(start=0, count=6 + after, draws=after)
@@ -288,11 +280,5 @@ def test_pages_of_rejected_drafts_are_given_back(
 
 @pytest.mark.usefixtures("eager")
 def test_what_is_known_of_a_row_is_of_accepted_tokens(load: Load, ask: Ask) -> None:
-    """Scoring what was generated computes nothing and gives its log probabilities back."""
     engine, request, _ = block_of(load, ask)
-    branch = engine.submit(request).future.result(30)
-    before = engine.counters.flops
-    (scores,) = engine.score(request.branch, [branch]).future.result(30)
-
-    assert scores == branch.logprobs
-    assert engine.counters.flops == before
+    check_all_is_known(engine, request)

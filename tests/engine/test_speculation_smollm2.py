@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import CancelledError
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from tests.engine.cancelling import cancelled_at
+from tests.engine.guessers import everything
 from tests.engine.test_speculation import results
 from ttc.constraints import Pattern
 from ttc.engine.local import LocalEngine
 from ttc.engine.local.drafting.budget import DraftBudget
 from ttc.engine.local.hub.models import find
-from ttc.engine.local.sequence import Sequence
 from ttc.ports import Request
 from ttc.types import Problem
 
@@ -35,9 +34,7 @@ LENGTH = 28
 @pytest.fixture(autouse=True)
 def eager(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every drafted token is tried, whatever it costs."""
-    monkeypatch.setattr(
-        DraftBudget, "choose", lambda self, chains, spent_s: [len(chain) for chain in chains]
-    )
+    monkeypatch.setattr(DraftBudget, "choose", everything)
 
 
 @pytest.fixture(scope="module", params=["ngram", "tree"])
@@ -82,29 +79,12 @@ def test_results_are_those_without_drafts(
 
 
 def test_a_call_that_is_cancelled_inside_a_block_disturbs_nobody(
-    drafting: LocalEngine,
-    requests: list[Request],
-    plain: list[tuple[object, ...]],
-    monkeypatch: pytest.MonkeyPatch,
+    drafting: LocalEngine, requests: list[Request], plain: list[tuple[object, ...]]
 ) -> None:
     """It ends at that token, though later ones of its block had come true."""
-    asked, ready, accept = replace(requests[0], seed=99), threading.Event(), Sequence.accept
-    counted = list[int]()
+    asked = replace(requests[0], seed=99)
 
-    def cancelling(sequence: Sequence, *found: Any) -> Any:
-        chunk = accept(sequence, *found)
-        if sequence.request is asked and sequence.num_output == 15:
-            ready.wait(30)
-            counted.append(call.cancel())
-        return chunk
+    call, others = cancelled_at(drafting, asked, 15, lambda: results(drafting, requests[1:3]))
 
-    monkeypatch.setattr(Sequence, "accept", cancelling)
-    call = drafting.submit(asked)
-    ready.set()
-    others = results(drafting, requests[1:3])
-    with pytest.raises(CancelledError):
-        call.future.result(30)
-
-    assert counted == [15]
     assert others == plain[1:3]
     assert (call.usage.draft_tokens or 0) >= (call.usage.rejected_draft_tokens or 0) > 0

@@ -17,24 +17,31 @@ class Block(NamedTuple):
     """What is left of a sequence's rows in a step."""
 
     sequence: Sequence
-    row: int
-    """The next one that was drawn from, among all of the step."""
+    rows: Seq[int]
+    """Where they are among all of the step that were drawn from: the next one, and one for each
+    draft."""
     drafts: Seq[int]
-    """The tokens that the rows after it were computed for."""
+    """The tokens that the rows after the next one were computed for."""
+
+    @property
+    def row(self) -> int:
+        """The next one."""
+        return self.rows[0]
 
     @property
     def next(self) -> Block:
         """What is left once the next draft has come true."""
-        return Block(self.sequence, self.row + 1, self.drafts[1:])
+        return Block(self.sequence, self.rows[1:], self.drafts[1:])
 
 
 def blocks_of(pieces: Iterable[Piece]) -> list[Block]:
-    """A block for each piece that is drawn from."""
+    """A block for each piece that is drawn from; the rows of its side chains follow it."""
     blocks, row = [], 0
     for piece in pieces:
         if piece.drawer is not None:
-            blocks.append(Block(piece.drawer, row, piece.drafts))
-            row += 1 + len(piece.drafts)
+            rows = range(row, row + 1 + len(piece.drafts))
+            blocks.append(Block(piece.drawer, rows, piece.drafts))
+            row = rows.stop + sum(map(len, piece.sides))
     return blocks
 
 
@@ -42,6 +49,6 @@ def proposals_of(work: Work) -> list[Proposal | None]:
     """For every row that is drawn from what was proposed to follow it, if anything was."""
     found: list[Proposal | None] = []
     for block in blocks_of(work.pieces):
-        proposed = work.proposals.get(block.sequence, ())[: 1 + len(block.drafts)]
-        found += [*proposed, *[None] * (1 + len(block.drafts) - len(proposed))]
+        proposed = work.proposals.get(block.sequence, ())[: len(block.rows)]
+        found += [*proposed, *[None] * (len(block.rows) - len(proposed))]
     return found

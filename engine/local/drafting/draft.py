@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
@@ -44,6 +44,17 @@ class Draft:
     """What each was guessed from; tokens of one kind come true equally often."""
     logits: list[torch.Tensor] = field(default_factory=list)
     """What each was drawn from, where it was drawn."""
+    other: Draft | None = None
+    """What is thought to come if the first token does not: it begins with another one, whose kind
+    tells how often such a token is right where those before it are not. Only under `coupled`."""
+
+    @property
+    def chains(self) -> Iterator[Draft]:
+        """It, and what may come instead."""
+        each: Draft | None = self
+        while each is not None:
+            yield each
+            each = each.other
 
     def proposals(self, count: int) -> list[Proposal]:
         """The first tokens, as the rejection rule sees them."""
@@ -58,6 +69,8 @@ class Trial:
 
     rows: Mapping[Call, Seq[int]] = field(default_factory=dict)
     """By call the drafted tokens that are computed."""
+    sides: Mapping[Call, Seq[Seq[int]]] = field(default_factory=dict)
+    """By call what is computed besides, as other tokens may come in their place."""
     proposals: Mapping[Sequence, Seq[Proposal]] = field(default_factory=dict)
     """By call what was proposed to follow each of its rows, where that decides."""
     seconds: float = 0.0

@@ -30,7 +30,7 @@ from ttc.engine.local.kv import KVPool
 from ttc.engine.local.model import Model
 from ttc.engine.local.page import Path, common_length
 from ttc.engine.local.plan import PAGE, Plan, Span
-from ttc.engine.local.sample import Draw, Drawn
+from ttc.engine.local.sample import Draw
 from ttc.engine.local.sequence import Sequence
 from ttc.engine.local.tree import RadixTree
 from ttc.engine.local.warmup import warm_up_well
@@ -39,7 +39,8 @@ from ttc.types import Sampling
 
 __all__ = ["DraftModel"]
 
-_KINDS = 8  # by the probability that the draft model itself gives to a token
+_KINDS = 8  # by the probability that the draft model itself gives to a token; as many again of what
+# it would draw instead
 _MOST_PROMPT = 256  # rows of prompts in a step
 _FIRST = 4  # steps that draft before anything is known
 _WORTH_WAITING = 32  # tokens of a prompt that siblings read but once
@@ -88,7 +89,7 @@ class DraftModel:
         acceptance: by what rule its drafts are accepted.
     """
 
-    priors = tuple((kind + 0.5) / _KINDS for kind in range(_KINDS))
+    priors = tuple((kind + 0.5) / _KINDS for kind in range(_KINDS)) * 2
 
     def __init__(
         self, model: Model, *, name: str, unsampled: Iterable[int], acceptance: Acceptance
@@ -317,17 +318,23 @@ class DraftModel:
                 self.tree.record(one.held.path, tokens)
         for row, one in enumerate(drawers):
             assert drawn is not None
-            self._note(one, row, drawn, budget)
+            kind = _kind(drawn.logprobs[row])
+            chance = budget.chance(kind, one.wish.likely)
+            if not (one.draft.tokens or self._decides) and 1 - chance > budget.floor:
+                logits[row, drawn.token_ids[row]] = -torch.inf
+                one.draft = Draft(other=self._drawn_else(logits[row : row + 1], draws[row]))
+            one.draft.tokens.append(drawn.token_ids[row])
+            one.draft.kinds.append(kind)
+            one.survival *= chance
+            one.gained += one.survival
             if self._decides:
                 one.draft.logits.append(logits[row].clone())
 
-    def _note(self, one: _Open, row: int, drawn: Drawn, budget: DraftBudget) -> None:
-        probability = math.exp(min(0.0, drawn.logprobs[row]))
-        kind = min(_KINDS - 1, int(probability * _KINDS))
-        one.draft.tokens.append(drawn.token_ids[row])
-        one.draft.kinds.append(kind)
-        one.survival *= budget.chance(kind, one.wish.likely)
-        one.gained += one.survival
+    def _drawn_else(self, rest: torch.Tensor, draw: Draw) -> Draft:
+        """What the call's noise draws of the tokens that are left."""
+        drawn = self._model.draw(rest, [draw])
+        kind = _KINDS + _kind(drawn.logprobs[0])  # by its part of what is left
+        return Draft(tokens=drawn.token_ids, kinds=[kind])
 
     def _forward(self, token_ids: Seq[int], spans: Seq[Span], wanted: Seq[int]) -> torch.Tensor:
         """Runs the model; returns the logits of the wanted rows."""
@@ -339,3 +346,8 @@ class DraftModel:
         if len(self._unsampled) and wanted:
             logits.index_fill_(1, self._unsampled, -torch.inf)
         return logits
+
+
+def _kind(logprob: float) -> int:
+    """The kind of a token that the draft model gives this log probability to."""
+    return min(_KINDS - 1, int(math.exp(min(0.0, logprob)) * _KINDS))

@@ -15,7 +15,7 @@ and up to eight for each that is drafted; about 100 bytes for each entry, of whi
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from collections.abc import Sequence as Seq
 from typing import Literal, TypeVar
 
@@ -28,6 +28,7 @@ __all__ = ["NgramDrafter", "NgramIndex"]
 
 _LENGTHS = (5, 3, 2, 1)
 _LEVELS = 4  # how sure an entry is: 0 to 3
+_TOKENS = 1 << 24  # more than any vocabulary has
 _MOST_INDICES = 32
 _MOST_ENTRIES = 1 << 16
 _MOST_WRITTEN = 1 << 17  # entries of what all calls of one salt have written
@@ -35,6 +36,8 @@ _MOST_SALTS = 8
 
 K = TypeVar("K", bound=Hashable)
 _Entries = dict[tuple[int, ...], int]
+"""By context what follows, as one number: the other token that followed last, if any, plus 1; the
+token itself; and how sure it is."""
 
 
 class NgramIndex:
@@ -78,12 +81,17 @@ class NgramIndex:
             if len(self._new) >= self._half:
                 self._old, self._new = self._new, {}
         if entry is None:
-            entry = token * _LEVELS
-        elif entry // _LEVELS == token:
-            entry += entry % _LEVELS < _LEVELS - 1
+            self._new[key] = token * _LEVELS
+            return
+        others, level = divmod(entry, _LEVELS)
+        other, known = divmod(others, _TOKENS)
+        if known == token:
+            level = min(level + 1, _LEVELS - 1)
+        elif level:
+            level, other = level - 1, token + 1
         else:
-            entry = entry - 1 if entry % _LEVELS else token * _LEVELS
-        self._new[key] = entry
+            known, other = token, known + 1
+        self._new[key] = (other * _TOKENS + known) * _LEVELS + level
 
     def follow(self, tail: Seq[int], other: NgramIndex | None = None) -> tuple[int, int] | None:
         """The token that is thought to follow the last ones, and of what kind the guess is.
@@ -92,6 +100,27 @@ class NgramIndex:
             tail: the last tokens.
             other: is looked in for a longer match; its kinds come after those of this one.
         """
+        for entry, kind in self._matches(tail, other):
+            return entry // _LEVELS % _TOKENS, kind
+        return None
+
+    def follow_else(
+        self, tail: Seq[int], first: int, other: NgramIndex | None = None
+    ) -> tuple[int, int] | None:
+        """The token that is thought to follow if one does not; kinds are those of 4 indices.
+
+        It is what else has followed, or what follows fewer of the last tokens.
+        """
+        for entry, kind in self._matches(tail, other):
+            second, token = divmod(entry // _LEVELS, _TOKENS)
+            if token != first:
+                return token, kind
+            if second and second - 1 != first:
+                return second - 1, 2 * self.num_kinds + kind
+        return None
+
+    def _matches(self, tail: Seq[int], other: NgramIndex | None) -> Iterator[tuple[int, int]]:
+        """What the last tokens are known to be followed by, and the kind; the longest first."""
         for number, length in enumerate(_LENGTHS):
             if length > len(tail):
                 continue
@@ -99,9 +128,7 @@ class NgramIndex:
             for place, index in enumerate((self, other)):
                 entry = None if index is None else index._entry(key)
                 if entry is not None:
-                    token, level = divmod(entry, _LEVELS)
-                    return token, place * self.num_kinds + number * _LEVELS + level
-        return None
+                    yield entry, place * self.num_kinds + number * _LEVELS + entry % _LEVELS
 
     def _entry(self, key: tuple[int, ...]) -> int | None:
         entry = self._new.get(key)
@@ -116,13 +143,15 @@ class NgramDrafter:
         decides: whether drafts decide results: then they may depend on nothing but the call.
     """
 
-    num_kinds = 2 * NgramIndex.num_kinds
-    priors = (0.3,) * num_kinds
+    num_firsts = 2 * NgramIndex.num_kinds
+    """Kinds of guesses; those of what may come instead follow, and are twice as many."""
+    # Of those it is thought that they do not pay, until they have come true.
+    priors = (0.3,) * num_firsts + (0.1,) * (2 * num_firsts)
     page_bytes = 0
 
     def __init__(self, reach: Literal["own", "tree"], *, decides: bool = False) -> None:
         self.name = "ngram" if reach == "own" else "tree"
-        self._is_shared = reach == "tree"
+        self._is_shared, self._decides = reach == "tree", decides
         self._written: OrderedDict[str, NgramIndex] | None = None if decides else OrderedDict()
         self._places: dict[Sequence, tuple[NgramIndex, int]] = {}  # and how much of it is learnt
         self._indices: OrderedDict[tuple[str, tuple[int, ...]], NgramIndex] = OrderedDict()
@@ -146,16 +175,39 @@ class NgramDrafter:
 
     def _draft(self, wish: Wish, budget: DraftBudget) -> Draft:
         index, _ = self._places[wish.call]
-        written = self._written_by(wish.call.salt)
-        tail, draft, survival = wish.call.tokens[-_LENGTHS[0] :], Draft(), 1.0
-        while len(draft.tokens) < wish.most and (found := index.follow(tail, written)):
+        tail, written = wish.call.tokens[-_LENGTHS[0] :], self._written_by(wish.call.salt)
+        first, other = index.follow(tail, written), None
+        if first is None:
+            return Draft()
+        rest = 1 - budget.chance(first[1], wish.likely)
+        if rest > budget.floor and not self._decides:
+            second = index.follow_else(tail, first[0], written)
+            if second is not None:
+                token, kind = second
+                other = self._chain(wish, budget, (token, self.num_firsts + kind), rest)
+        return self._chain(wish, budget, first, other=other)
+
+    def _chain(
+        self,
+        wish: Wish,
+        budget: DraftBudget,
+        found: tuple[int, int] | None,
+        survival: float = 1.0,
+        other: Draft | None = None,
+    ) -> Draft:
+        """A draft that begins with a guess, if the chance of that is so much less than its own."""
+        index, _ = self._places[wish.call]
+        tail, written = wish.call.tokens[-_LENGTHS[0] :], self._written_by(wish.call.salt)
+        draft = Draft(other=other)
+        while found is not None:
             token, kind = found
             draft.tokens.append(token)
             draft.kinds.append(kind)
             survival *= budget.chance(kind, wish.likely)
-            if survival <= budget.floor:  # it is compared with what comes, and not tried
-                break
+            if survival <= budget.floor or len(draft.tokens) == wish.most:
+                break  # it is compared with what comes, and not tried
             tail = [*tail[-_LENGTHS[0] + 1 :], token]
+            found = index.follow(tail, written)
         return draft
 
     def _catch_up(self, call: Sequence) -> None:

@@ -2,7 +2,8 @@
 
 A step tries drafted tokens as further rows of a call, as if they were a part of its prompt. Each
 row is drawn from as it would be in a step of its own; the call goes on to the next one while what
-was drawn is what was drafted. So a step gives every call its next token, and mostly more.
+was drawn is what was drafted. So a step gives every call its next token, and mostly more. Under
+`coupled` it also tries what may come instead, where that pays: see `sides`.
 
 Knows no model, no tensors and no pages.
 """
@@ -12,8 +13,9 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 from collections.abc import Sequence as Seq
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from operator import mul
+from typing import NamedTuple
 
 from ttc.config import Acceptance
 from ttc.engine.local.call import Call
@@ -71,32 +73,40 @@ class Speculation:
         ]
         drafts = self._drafter.draft(wishes, budget)
         seconds = time.perf_counter() - begun
-        chains = []
+        trunks, sides = list[_Chain](), list[_Chain]()
         for wish, room, draft in zip(wishes, rooms, drafts, strict=True):
             self._guessed[wish.call] = len(wish.call.tokens), draft
             # By the rejection rule each row needs to know what was proposed to follow it.
-            most = min(room, len(draft.tokens) - self._decides) if draft.tokens else 0
-            chances = (budget.chance(kind, wish.likely) for kind in draft.kinds[:most])
-            chains.append(list(accumulate(chances, mul)))
-        counts = self._counts(budget, chains, seconds)
+            most = min(room, len(draft.tokens) - 1) if self._decides else room
+            trunk, *others = _chains(budget, wish, draft, most)
+            trunks.append(trunk)
+            sides += others if not self._decides else ()
+        counts = self._counts(budget, trunks, sides, seconds)
         rows: dict[Call, Seq[int]] = {}
+        beside: dict[Call, list[Seq[int]]] = {}
+        for (call, tokens, _), count in zip([*trunks, *sides], counts, strict=True):
+            legal = call.num_triable(tokens[:count])
+            if legal and call in rows:
+                beside.setdefault(call, []).append(tokens[:legal])
+            elif legal:
+                rows[call] = tokens[:legal]
         proposals: dict[Sequence, Seq[Proposal]] = {}
-        for call, draft, count in zip(calls, drafts, counts, strict=True):
-            legal = call.num_triable(draft.tokens[:count])
-            if legal:
-                rows[call] = draft.tokens[:legal]
+        for call, draft in zip(calls, drafts, strict=True):
             if self._decides and draft.tokens:
-                proposals[call] = draft.proposals(legal + 1)
-        return Trial(rows=rows, proposals=proposals, seconds=seconds)
+                proposals[call] = draft.proposals(len(rows.get(call, ())) + 1)
+        return Trial(rows=rows, sides=beside, proposals=proposals, seconds=seconds)
 
-    def _counts(self, budget: DraftBudget, chains: Seq[Seq[float]], seconds: float) -> Seq[int]:
-        """How many tokens of each draft to try."""
-        counts = budget.choose(chains, seconds)
+    def _counts(
+        self, budget: DraftBudget, trunks: Seq[_Chain], sides: Seq[_Chain], seconds: float
+    ) -> Seq[int]:
+        """How many tokens of each chain to try."""
+        chances = [chain.chances for chain in trunks]
+        counts = budget.choose(chances, seconds, [chain.chances for chain in sides])
         self._unused = 0 if any(counts) else self._unused + 1
         if self._unused < _REST:
             return counts
         self._unused = 0
-        return budget.probe(chains)
+        return [*budget.probe(chances), *[0] * len(sides)]
 
     def forget(self, calls: Iterable[Sequence]) -> None:
         """Calls have left the batch."""
@@ -113,3 +123,27 @@ class Speculation:
             start, draft = guess
             came = call.tokens[start:]
             self._survival.note(self._records[call], draft.tokens, draft.kinds, came)
+            for before, other in pairwise(draft.chains):
+                if before.tokens[:1] == came[:1]:
+                    break
+                self._survival.note_other(other.tokens, other.kinds, came)
+
+
+class _Chain(NamedTuple):
+    """Tokens that may come next, one after another."""
+
+    call: Sequence
+    tokens: Seq[int]
+    chances: list[float]
+    """That its first, its first two, ... tokens come true."""
+
+
+def _chains(budget: DraftBudget, wish: Wish, draft: Draft, most: int) -> list[_Chain]:
+    """The chains of a draft; at least one."""
+    found, rest = list[_Chain](), 1.0  # the chance that no chain has come true
+    for each in draft.chains:
+        own = (budget.chance(kind, wish.likely) for kind in each.kinds[:most])
+        _, *chances = accumulate(own, mul, initial=rest)
+        found.append(_Chain(wish.call, each.tokens, chances))
+        rest -= chances[0] if chances else 0.0
+    return found

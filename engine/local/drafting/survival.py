@@ -69,13 +69,26 @@ class Survival:
         for token, kind, actual in zip(tokens, kinds, came, strict=False):
             is_true = token == actual
             record.note(self._true[kind] / self._all[kind], is_true)
-            if self._all[kind] >= _MOST_KNOWN:
-                self._true[kind] *= 0.5
-                self._all[kind] *= 0.5
-            self._true[kind] += is_true
-            self._all[kind] += 1
+            self._count(kind, is_true)
             if self._usual[1] >= _MOST_USUAL:
                 self._usual = [0.5 * number for number in self._usual]
             self._usual = [self._usual[0] + is_true, self._usual[1] + 1]
             if not is_true:
                 return
+
+    def note_other(self, tokens: Sequence[int], kinds: Sequence[int], came: Sequence[int]) -> None:
+        """Learns the same of tokens that were guessed in case that others do not come.
+
+        They tell of their kinds alone: neither a call nor guesses at large are worse for them.
+        """
+        for token, kind, actual in zip(tokens, kinds, came, strict=False):
+            self._count(kind, token == actual)
+            if token != actual:
+                return
+
+    def _count(self, kind: int, is_true: bool) -> None:
+        if self._all[kind] >= _MOST_KNOWN:
+            self._true[kind] *= 0.5
+            self._all[kind] *= 0.5
+        self._true[kind] += is_true
+        self._all[kind] += 1
