@@ -1,5 +1,7 @@
 """Sample: independent continuations of every open candidate.
 
+Where models score every fork, a limit lets only those begin that can be scored, too; see `turns`.
+
 Source: parallel test-time compute, as in Wang et al. 2022 (arXiv 2203.11171), section 2.
 Cost: n calls and at most n x max_tokens output tokens for each open candidate; its prompt once.
 """
@@ -8,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, fields
+from itertools import count
 from typing import ClassVar, Literal, get_args
 
 from ttc.constraints import Constraint
@@ -15,6 +18,7 @@ from ttc.errors import PoolExhausted
 from ttc.graph import Cost, Flow, Node, Port, is_count
 from ttc.ports import Scope, Stream
 from ttc.strategies.calls import start_of
+from ttc.strategies.turns import Turns
 from ttc.types import PENALTIES, Budget, Candidate, Order, Sampling, Tail
 
 __all__ = ["Sample"]
@@ -28,9 +32,9 @@ _SAMPLING = ("top_k", "top_p", "min_p", *PENALTIES, "logit_bias", "constraint")
 class Sample(Node):
     """Forks every open candidate n times and lets the engine finish each fork.
 
-    All forks of a prompt are asked for at once, unless `ahead` says otherwise; they come out in
-    launch order. Fork i is drawn with a seed of its own, so the first four of `n=6` are those of
-    `n=4`.
+    All forks of a prompt are asked for at once, unless `ahead` says otherwise, or a limit that has
+    to pay for their scores as well; they come out in launch order. Fork i is drawn with a seed of
+    its own, so the first four of `n=6` are those of `n=4`.
     """
 
     remote: ClassVar[bool] = True
@@ -128,26 +132,20 @@ class Sample(Node):
 
     def bound(self, given: Flow) -> Cost:
         """Every fork as long as it may be; a cue's bytes bound its tokens."""
+        return self._most * self.flow(given).count
+
+    @property
+    def _most(self) -> Cost:
         tail = len(self.tail.cue.encode()) + self.tail.max_tokens if self.tail else 0
-        return Cost(tokens=self.max_tokens + tail, calls=1) * self.flow(given).count
+        return Cost(tokens=self.max_tokens + tail, calls=1)
 
     async def run(
         self, candidates: Stream[Candidate], scope: Scope
     ) -> AsyncGenerator[Candidate, None]:
         """Forks, generates, and yields in launch order."""
         samplings = self.samplings()
-        in_vain, spent_before = 0, 0
-
-        async def forks() -> AsyncGenerator[Candidate, None]:
-            nonlocal spent_before
-            async for candidate in candidates:
-                spent_before = candidate.usage.tokens
-                if self.n != "budget":
-                    yield candidate
-                    continue
-                while in_vain < _IN_VAIN:
-                    yield candidate
-                return
+        turns = Turns.of(scope, self._most)
+        forks = _Forks(candidates, None if self.n == "budget" else self.n)
 
         async def draw(candidate: Candidate, index: int) -> Candidate:
             fork = index if self.n == "budget" else index % self.n
@@ -165,14 +163,15 @@ class Sample(Node):
                 if self.n != "budget":
                     raise
                 raise dry.as_limit() from None
-            return scope.finish(candidate, branch)
+            drawn = scope.finish(candidate, branch)
+            if turns is not None:
+                turns.told(candidate, drawn)
+            return drawn
 
         ahead = self._checked_ahead(scope.remaining)
-        each = 1 if self.n == "budget" else self.n
-        drawn = scope.map(draw, forks(), ahead=ahead, order=self.order, each=each)
-        async for candidate in drawn:
-            is_in_vain = candidate.status == "failed" and candidate.usage.tokens == spent_before
-            in_vain = in_vain + 1 if is_in_vain else 0
+        items, each = (forks.at_once(), forks.n or 1) if turns is None else (forks.by(turns), 1)
+        async for candidate in scope.map(draw, items, ahead=ahead, order=self.order, each=each):
+            forks.drew(candidate)
             yield candidate
 
     def _checked_ahead(self, remaining: Budget) -> int | None:
@@ -182,6 +181,42 @@ class Sample(Node):
         if all(getattr(remaining, field.name) is None for field in fields(Budget)):
             raise ValueError("n='budget' samples until a limit ends it, and there is no limit")
         return self.ahead or _AHEAD
+
+
+class _Forks:
+    """What is drawn from: each candidate n times, or one until nothing comes of it any more."""
+
+    def __init__(self, candidates: Stream[Candidate], n: int | None) -> None:
+        self.n = n
+        """Forks of each candidate; `None` is as many as a limit allows."""
+        self._candidates = candidates
+        self._in_vain = self._spent_before = 0
+
+    async def at_once(self) -> AsyncGenerator[Candidate, None]:
+        """Each candidate once, for all its forks; one that has no number comes over and over."""
+        async for candidate in self._candidates:
+            self._spent_before = candidate.usage.tokens
+            if self.n is not None:
+                yield candidate
+                continue
+            while self._in_vain < _IN_VAIN:
+                yield candidate
+            return
+
+    async def by(self, turns: Turns) -> AsyncGenerator[Candidate, None]:
+        """Each candidate for each of its forks, once its turn has come."""
+        for candidate in [candidate async for candidate in self._candidates]:
+            self._spent_before = candidate.usage.tokens
+            for _ in count() if self.n is None else range(self.n):
+                if self.n is None and self._in_vain >= _IN_VAIN:
+                    return
+                await turns.begin()
+                yield candidate
+
+    def drew(self, candidate: Candidate) -> None:
+        """Takes note of what came of a fork."""
+        is_in_vain = candidate.status == "failed" and candidate.usage.tokens == self._spent_before
+        self._in_vain = self._in_vain + 1 if is_in_vain else 0
 
 
 def _text_faults(until: object, tail: object, role: object) -> list[str]:

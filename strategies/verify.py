@@ -21,7 +21,10 @@ __all__ = ["Verify", "verifier_demands"]
 
 @dataclass(frozen=True)
 class Verify(Node):
-    """Adds a verifier's score to every candidate that has an answer; the others pass unscored."""
+    """Adds a verifier's score to every candidate that has an answer; the others pass unscored.
+
+    So does the first whose score a limit refuses, with which the stream ends.
+    """
 
     remote: ClassVar[bool] = True
     takes: ClassVar[Port] = Port("finished", "many")
@@ -69,21 +72,37 @@ class Verify(Node):
         """A verifier call for each candidate, and what the verifier asks."""
         return verifier_cost(self.verifier, given)
 
-    async def run(
+    def run(self, candidates: Stream[Candidate], scope: Scope) -> AsyncGenerator[Candidate, None]:
+        """Scores each candidate as it comes, or all together where the verifier needs that."""
+        by_one = self.verifier.needs == "each"
+        return self._each(candidates, scope) if by_one else self._together(candidates, scope)
+
+    async def _each(
         self, candidates: Stream[Candidate], scope: Scope
     ) -> AsyncGenerator[Candidate, None]:
-        """Scores each candidate as it comes, or all together where the verifier needs that."""
+        refused: dict[int, Candidate] = {}
 
         async def score(candidate: Candidate, index: int) -> Candidate:
-            if candidate.key is None:
-                return candidate
-            (result,) = await scope.verify(self.verifier, [candidate])
-            return self._scored(candidate, result)
+            if candidate.key is not None:
+                try:
+                    (result,) = await scope.verify(self.verifier, [candidate])
+                except BudgetExceeded:
+                    refused[index] = candidate
+                    raise
+                candidate = self._scored(candidate, result)
+            candidates.pace.done()
+            return candidate
 
-        if self.verifier.needs == "each":
-            async for candidate in scope.map(score, candidates, ahead=self.ahead):
-                yield candidate
-            return
+        if self.verifier.roles and not scope.beside & {"tokens", "calls"}:
+            candidates.pace.keep(scope.path)
+        async for candidate in scope.map(score, candidates, ahead=self.ahead):
+            yield candidate
+        if refused:
+            yield refused[min(refused)]
+
+    async def _together(
+        self, candidates: Stream[Candidate], scope: Scope
+    ) -> AsyncGenerator[Candidate, None]:
         everyone = [candidate async for candidate in candidates]
         asked = [candidate for candidate in everyone if candidate.key is not None]
         results: Sequence[Score] = ()

@@ -154,11 +154,16 @@ class _Beginning(Branch):
 
     _whole: Branch
     _count: int
-    _spell: Callable[[], str]
 
     @cached_property
     def text(self) -> str:
-        return self._spell()
+        spell = self.__dict__.get("_spell")
+        if spell is None:  # another thread has just told it
+            return str(self.__dict__["text"])
+        text: str = spell()
+        self.__dict__["text"] = text
+        self.__dict__.pop("_spell", None)  # it may hold a whole vocabulary
+        return text
 
     @cached_property
     def token_ids(self) -> tuple[int, ...] | None:

@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
+from ttc.contention import Contention
 from ttc.division import Division
 from ttc.errors import BudgetExceeded, Revoked, TTCError
 from ttc.launch_order import LaunchOrder
@@ -260,12 +261,11 @@ class Account:
         self.reserved = dict.fromkeys(RESERVED, 0)
         self.gate: Gate = parent.gate if parent else Gate()
         """What a pause closes; one for a whole run."""
-        self.contended: set[str] = set()
-        """Resources that nodes drew on side by side, so that launch order may follow timing."""
+        self.contention = Contention()
+        """Whether launch order may follow timing; for the top account."""
         self.divisions: dict[Division, None] = {}
         """Those that have not ended, in all accounts of its tree; for the top account."""
         self._lines = LaunchOrder()
-        self._askers: dict[str, dict[tuple[Account, str], None]] = {r: {} for r in RESERVED}
 
     @property
     def root(self) -> Account:
@@ -332,7 +332,7 @@ class Account:
     @property
     def is_untouched(self) -> bool:
         """Whether nobody has ever asked for a token."""
-        return not self.root._askers["tokens"]
+        return self.root.contention.is_untouched
 
     def launch(
         self,
@@ -378,7 +378,8 @@ class Account:
         division = Division(ticket, [Account(Budget()) for _ in parties])
         self.root.divisions[division] = None
         for account in division.accounts:
-            account.contended, account.gate = self.root.contended, self.root.gate
+            account.contention = Contention(self.root.contention)
+            account.gate = self.root.gate
         for resource, amount in list(ticket.granted.items()):
             spender = resource if resource in LOGICAL else "calls"
             weights = [int(spender in party) for party in (*parties, beside)]
@@ -414,8 +415,12 @@ class Account:
 
     def release(self) -> None:
         """Forgets who has asked, once nobody will any more."""
-        for askers in self._askers.values():
-            askers.clear()
+        self.contention.release()
+
+    def rest(self, paths: Collection[str]) -> None:
+        """These nodes have no call open; if nobody has, what they do next owes timing nothing."""
+        if self.is_settled:
+            self.root.contention.forget(paths)
 
     def forget(self, ticket: Ticket) -> None:
         """Takes a closed ticket out of the lines and lets those behind it move up."""
@@ -423,19 +428,7 @@ class Account:
         self.advance()
 
     def _enter(self, ticket: Ticket) -> None:
-        asker = (ticket.account, ticket.path)
-        for resource in ticket.resources:
-            askers = self._askers[resource]
-            if len(askers) == 1 and asker in askers:
-                continue  # nobody else has ever asked
-            last = self._lines.last(resource)
-            beside_another = last is not None and (last.account, last.path) != asker
-            in_turns = asker in askers and next(reversed(askers)) != asker
-            if beside_another or in_turns:
-                self.contended.add(resource)
-            if in_turns or asker not in askers:
-                askers.pop(asker, None)
-                askers[asker] = None  # the last one asked last
+        self.contention.enter(ticket, self._lines)
         self._lines.enter(ticket)
 
     def advance(self) -> None:

@@ -10,7 +10,6 @@ from collections.abc import (
     Awaitable,
     Callable,
     Coroutine,
-    Generator,
     Mapping,
     Sequence,
 )
@@ -22,6 +21,8 @@ from ttc.clock import Clock, Timer
 from ttc.constraints import Constraint
 from ttc.costs import Costs
 from ttc.generation import Generation, Reading, Request, Spelling, Steerable
+from ttc.pace import Pace
+from ttc.stream_port import Handle, Stream
 from ttc.types import (
     UNFILTERED,
     Branch,
@@ -64,7 +65,6 @@ __all__ = [
     "parts_of",
 ]
 
-T = TypeVar("T", covariant=True)
 U = TypeVar("U")
 Bid = tuple[float, float, float | None]
 """What a candidate more adds to the chance to be right (0: none), its tokens; how sure it is."""
@@ -212,37 +212,6 @@ def parts_of(verifier: Verifier) -> tuple[Verifier, ...]:
     return tuple(getattr(verifier, "parts", ()))
 
 
-class Handle(Protocol):
-    """Work that a node spawned."""
-
-    def cancel(self) -> object:
-        """Cancels it; what it had spent is booked."""
-
-    def stop(self) -> None:
-        """Ends it in this tick: its calls are cancelled and refunded, those that ended as well."""
-
-    def __await__(self) -> Generator[Any, None, Any]:
-        """Waits for its result."""
-
-
-class Stream(Protocol[T]):
-    """A pulled sequence. Nothing upstream works before someone pulls."""
-
-    @property
-    def at_most(self) -> int | None:
-        """The most items that it gives in all; `None` where that is unknown."""
-
-    def __aiter__(self) -> AsyncIterator[T]: ...
-
-    async def __anext__(self) -> T: ...
-
-    def stop(self) -> None:
-        """Ends it. Synchronous and recursive: upstream is cancelled and refunded in this tick."""
-
-    def hand_to(self, taker: Callable[[T], object]) -> None:
-        """Hands what comes without a pull, as the pieces of a call, to `taker` at once."""
-
-
 class Scope(Protocol):
     """A node's only door to engine, verifiers, clock and randomness.
 
@@ -256,6 +225,14 @@ class Scope(Protocol):
     @property
     def path(self) -> str:
         """The path of the node that owns the scope."""
+
+    @property
+    def beside(self) -> frozenset[str]:
+        """Logical resources that work downstream of the node uses while it runs."""
+
+    @property
+    def pace(self) -> Pace:
+        """How far the node's reader has come with what it pays for each candidate."""
 
     @property
     def remaining(self) -> Budget:
@@ -489,6 +466,12 @@ class Scope(Protocol):
 
     def contend(self, *resources: str) -> None:
         """Notes that the node's calls draw on these in an order that may follow timing."""
+
+    def rest(self, *others: str) -> None:
+        """Notes that no call is open of the node, nor of others, by path, that take turns with it.
+
+        A limit that acts before any of these overlaps with another repeats.
+        """
 
     def arrived(self, launched: int) -> None:
         """Records that a node took up this launch next, since it ended before earlier ones."""

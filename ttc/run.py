@@ -436,7 +436,7 @@ class Run:
             self.timing[f"a physical limit acted: {resource}"] = None
         elif self.cut:
             self.timing[f"the limit of {resource} acted after a cancellation"] = None
-        elif resource in self.account.root.contended:
+        elif resource in self.account.root.contention.resources:
             self.timing[f"the limit of {resource} acted while several nodes drew on it"] = None
 
     async def funded(self, call: Funded, *, need: int, floor: int) -> int:

@@ -20,16 +20,17 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ttc.budget import Account, Division
 from ttc.call import Call, Plan
 from ttc.equivalence import equivalent
-from ttc.errors import BudgetExceeded, EngineError
+from ttc.errors import EngineError
 from ttc.frozen import changed
 from ttc.graph import Flow, Node, join, written_out
 from ttc.journal import derive_seed
-from ttc.ports import Bid, Verifier
+from ttc.pace import Pace
+from ttc.ports import Verifier
 from ttc.postbox import Posting
-from ttc.readings import Readings
 from ttc.run import Run
 from ttc.spoken import answer_of
 from ttc.streams import PumpStream, calls_behind, generator, iterate, ordered_map
+from ttc.telling import Telling
 from ttc.types import (
     UNFILTERED,
     Branch,
@@ -59,7 +60,7 @@ __all__ = ["NodeScope"]
 U = TypeVar("U")
 
 
-class NodeScope(Readings):
+class NodeScope(Telling):
     """The scope of one node in one run; implements `ttc.ports.Scope`."""
 
     def __init__(
@@ -80,8 +81,9 @@ class NodeScope(Readings):
             beside: logical resources that work downstream of it uses while it runs.
             aside: whether it works for a verifier, whose choices are not the strategy's.
         """
-        super().__init__(run, account, path)
-        self._beside, self._aside = beside, aside
+        super().__init__(run, account, path, aside=aside)
+        self.pace = Pace()
+        self.beside = beside
         self._calls: dict[str, Call] = {}
         self._children: set[str] = set()
         self._told: set[str] = set()
@@ -304,7 +306,7 @@ class NodeScope(Readings):
     ) -> PumpStream[Candidate]:
         """Opens a sub-graph in a child scope; see `ttc.ports.Scope`."""
         work = self._open_work()
-        child = self._child(name, self._account, self._beside | beside)
+        child = self._child(name, self._account, self.beside | beside)
         work.add(child)
         return child.open(written_out(graph), candidates, given)
 
@@ -317,7 +319,7 @@ class NodeScope(Readings):
         given = Flow(kind="open" if still_open else "finished", count=len(candidates))
         parties = [graph.bound(given).uses for graph in graphs.values()]
         work = self._open_work()
-        division = await self._account.divide(self.path, parties, self._beside)
+        division = await self._account.divide(self.path, parties, self.beside)
         try:
             children = [
                 self._child(name, account)
@@ -366,6 +368,7 @@ class NodeScope(Readings):
         upstream = self._read(candidates, given)
         source = graph.run(upstream, self)
         stream = PumpStream(source, self, upstream, at_most=at_most, is_node=True)
+        stream.pace = self.pace
         if graph.selects:
             self._run.reads(self.path, upstream)
             if not self._aside:
@@ -406,40 +409,6 @@ class NodeScope(Readings):
     def now(self) -> float:
         """Seconds by the run's clock."""
         return self._run.clock.now()
-
-    def decide(self, kind: str, *, physical: bool = False, end: bool = True, **detail: Any) -> None:
-        """Records a decision; see `ttc.ports.Scope`."""
-        if physical:
-            self._run.timing[f"a rule on what is measured acted: {kind}"] = None
-        if resource := detail.get("resource"):
-            self._run.limit_acted(resource)
-        self._run.record(self.path, rule=kind, **detail)
-        if end and not self._aside:
-            self._run.decided(self.path, kind)
-
-    def note(self, **values: Any) -> None:
-        """Tells whoever looks at the run; see `ttc.ports.Scope`."""
-        self._run.journal.note(self.path, values)
-
-    def contend(self, *resources: str) -> None:
-        """Notes that timing may order the node's calls; see `ttc.ports.Scope`."""
-        self._account.root.contended.update(resources)
-
-    def arrived(self, launched: int) -> None:
-        """Records what a node took up next; see `ttc.ports.Scope`."""
-        self._run.arrived(self.path, launched)
-
-    def offer(self, bid: Callable[[], Bid]) -> None:
-        """This problem's bid for the budget of a run over many; see `ttc.ports.Scope`."""
-        if self._run.bidder is not None and not self._aside:
-            gain, cost, confidence = bid()
-            self._run.bidder.offer(gain=gain, cost=cost, confidence=confidence)
-
-    def refused(self, refusal: BudgetExceeded) -> None:
-        """Notes that a limit ended a stream."""
-        self._run.limit_acted(refusal.resource)
-        if not self._aside:
-            self._run.refused(self.path, refusal)
 
     def cancel(self, keep: frozenset[str]) -> None:
         """Cancels everything; whatever had ended something here is not why the run ends."""

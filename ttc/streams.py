@@ -16,6 +16,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from ttc.errors import BudgetExceeded, EngineError, NodeError, RecordError, Revoked
+from ttc.pace import Pace
 from ttc.resources import LOGICAL
 from ttc.types import Candidate
 
@@ -71,6 +72,8 @@ class PumpStream(Generic[T]):
             is_node: whether an exception is a node's bug, to be reported with its path.
         """
         self.at_most = at_most
+        self.pace = Pace()
+        """What whoever gives the items is told of them."""
         self.delivered: list[T] = []
         """Every item that was taken, in order."""
         self.on_taken: Callable[[T], None] | None = None

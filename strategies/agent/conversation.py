@@ -45,8 +45,8 @@ _CONTROL = re.compile(r"<(?=[|\uff5c]|/?s>|(?:start|end)_of_turn>|[be]os>)")
 """How control tokens of the usual families begin."""
 _NO_MORE = "No further calls are made. Give your final answer with what you know."
 _TAUGHT = "What earlier attempts have taught me:"
-_LAST = "The final answer is"
-"""How a last turn begins, where the engine goes on with text."""
+_LAST, _FINAL = "The final answer is", "Final Answer:"
+"""How a last turn begins, where the engine goes on with text; the second of ReAct."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,6 +155,14 @@ class Conversation:
             after = self.scope.append(after, _LAST)
         return after, history
 
+    def said(self, branch: Branch) -> str:
+        """A turn's text, with the words that a last one was begun with."""
+        begun = branch.parent
+        if begun is None or begun.call is not None:
+            return branch.text
+        words = next((words for words in (_LAST, _FINAL) if begun.text.endswith(words)), "")
+        return f"{words}{branch.text}"
+
     def reminded(self, branch: Branch, lessons: Sequence[str]) -> Branch:
         """A branch on whose end the model goes on, with lessons as its own words, each as data."""
         told = f"{_TAUGHT} {observed(map(_as_data, lessons))}\n"
@@ -177,7 +185,7 @@ class Conversation:
         has_label = branch.stop_reason == NEXT_LINE
         if isinstance(branch.stop_reason, int):  # the turn goes on, so its end token is left out
             branch = self.scope.cut(branch, branch.num_tokens - 1)
-        end = f"{_THOUGHT} {_NO_MORE}\nFinal Answer:" if is_last else _THOUGHT
+        end = f"{_THOUGHT} {_NO_MORE}\n{_FINAL}" if is_last else _THOUGHT
         label = "" if has_label else NEXT_LINE
         return self.scope.append(branch, f"{label} {text}\n{end}")
 

@@ -253,7 +253,9 @@ class Turns:
         if turn.calls:
             return None, None
         format: AnswerFormat = self.scope.problem.answer_format
-        texts = (branch.text,) if turn.final is None else (turn.final, f"Answer: {turn.final}")
+        texts = (branch.text, self.conversation.said(branch))
+        if turn.final is not None:
+            texts = (turn.final, f"Answer: {turn.final}")
         for text in texts:
             answer = extract_answer(text, format, finish_reason=branch.finish_reason)
             if answer is not None:

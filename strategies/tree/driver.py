@@ -26,8 +26,8 @@ from typing import Any
 from ttc.errors import BudgetExceeded, EngineError, Revoked
 from ttc.ports import Handle, Scope, Verifier
 from ttc.resources import LOGICAL
+from ttc.strategies.thrift import Thrift
 from ttc.strategies.tree.policy import Comparison, Expansion, Policy, Result, SearchState
-from ttc.strategies.tree.thrift import Thrift
 from ttc.types import Branch, Candidate, Order
 
 __all__ = ["Driver", "Expand", "Search"]

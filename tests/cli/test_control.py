@@ -15,6 +15,7 @@ import pytest
 import ttc
 from ttc import Budget, Outcome
 from ttc.cli.steering import running, socket_of, steerable
+from ttc.ports import Request
 from ttc.strategies import Sample, Vote
 from ttc.testing import FakeEngine
 
@@ -34,10 +35,13 @@ class Solving(threading.Thread):
 
     def run(self) -> None:
         """Runs until it is ended by hand."""
-        engine = FakeEngine(
-            "so the answer is 4",
-            seconds_per_token=lambda _: 1e-3 if engine.calls <= 4 else 0.5,
-        )
+
+        def pace(request: Request) -> float:
+            if engine.calls >= 8:  # the quick ones have ended, and as many slow ones run
+                self.begun.set()
+            return 1e-3 if engine.calls <= 4 else 0.5
+
+        engine = FakeEngine("so the answer is 4", seconds_per_token=pace)
         with steerable("long") as control:
             self.outcome = ttc.solve(
                 "What is 2 + 2?",
@@ -45,7 +49,6 @@ class Solving(threading.Thread):
                 model=engine,
                 budget=Budget(seconds=60),
                 control=control,
-                watch=lambda event: self.begun.set(),
             )
 
     def ended(self) -> Outcome:
@@ -57,7 +60,7 @@ class Solving(threading.Thread):
 
 @pytest.fixture
 def solving() -> Iterator[Solving]:
-    """A run that has begun."""
+    """A run of which only slow calls are left."""
     thread = Solving()
     thread.start()
     assert thread.begun.wait(30)

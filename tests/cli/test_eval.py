@@ -17,6 +17,7 @@ from ttc.cli.eval import budgets_of
 from ttc.cli.progress import Lines
 from ttc.cli.terminal import Fault
 from ttc.testing import FakeEngine
+from ttc.text_form import parse
 from ttc.types import Budget
 
 Cli = Callable[..., subprocess.CompletedProcess[str]]
@@ -79,6 +80,32 @@ def test_a_summary_is_a_result_file_with_the_command_that_gives_it_again(
     assert verdict["tokens_of_second"] == greedy["tokens_of_a_problem"]
     assert greedy["problems"] == verdict["problems"] == 40
     assert verdict["detectable_points"] > 0
+
+
+def test_saved_strategies_are_compared_by_the_names_of_their_files(
+    run_ttc: Cli, use_engine: Use, task: str, tmp_path: Path
+) -> None:
+    """Or by names of their own."""
+    use_engine(FakeEngine(adder))
+    one, many = tmp_path / "one.json", tmp_path / "2 or 3.yaml"
+    parse("greedy(max_tokens=8)").save(one)
+    parse("sample(n=2, max_tokens=8) >> vote()").save(many)
+    files = ("-s", str(one), "-s", str(many), "-s", f"pair: {many}")
+    done = run_ttc(
+        "eval", task, *files, "--limit", "2", "-o", str(tmp_path / "out"), "--no-figures"
+    )
+    gone = run_ttc(
+        "eval", task, "-s", "two: no/such.json", "--limit", "2", "-o", str(tmp_path / "no")
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert [line.split("  ")[0] for line in done.stdout.splitlines()[2:5]] == [
+        "one",
+        "file 2-or-3",
+        "pair",
+    ]
+    assert gone.returncode == 2
+    assert gone.stderr == "ttc: no/such.json is no file\n"
 
 
 def test_a_summary_that_cannot_be_kept_is_told_before_anything_runs(

@@ -89,3 +89,25 @@ def test_faults_of_a_plan_are_told_before_anything_runs(
     assert done.returncode == 2
     assert fault in " ".join(done.stderr.split())
     assert engine.calls == 0
+
+
+def test_a_pool_that_holds_not_what_is_asked_for_gives_no_plan(
+    run_ttc: Cli, tmp_path: Path
+) -> None:
+    """Runs that could only fail would choose by luck."""
+    path, pool = tmp_path / "sums.jsonl", str(tmp_path / "pool.jsonl")
+    rows = [{"id": f"p{i}", "question": f"What is {i} + 1?", "answer": i + 1} for i in range(4)]
+    path.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("ttc.registry.load_engine", lambda *_, **__: FakeEngine(adder))
+        drawn = run_ttc("sample", str(path), "-n", "4", "--limit", "4", "-o", pool)
+    command = ("plan", str(path), "--pool", pool, "-s", "one: sample(n=1) >> vote()")
+    done = run_ttc(*command, "--budget", "tokens=90", "-o", str(tmp_path / "one"))
+    look = ("--look", "sample(n=2) >> vote()", "-o", str(tmp_path / "two"))
+    again = run_ttc(*command, "--budget", "tokens=90", *look)
+
+    assert drawn.returncode == 0, drawn.stderr
+    assert done.returncode == 2
+    assert "drawn with temperature=1.0, and temperature=0.8 is asked for" in done.stderr
+    assert "--look asks for" in done.stderr
+    assert again.returncode == 0, again.stderr

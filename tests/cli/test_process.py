@@ -12,6 +12,7 @@ import pytest
 
 MAIN = "import sys; from ttc.cli import main; sys.exit(main())"
 FAKE = """
+import signal
 import sys
 from ttc import registry
 from ttc.cli import main
@@ -22,6 +23,7 @@ class Engine(FakeEngine):
         print("started", flush=True)
         return super().submit(request, on_chunk)
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # else a shell's `&` has it ignored
 pace = float(sys.argv.pop(1))
 engine = Engine("The answer is 4.", seconds_per_token=pace)
 registry.load_engine = lambda model, progress=None: engine

@@ -1,6 +1,6 @@
 """Whether more budget ever hurts a strategy, on 4,000 problems: in pieces that resume.
 
-    python -m tests.contract.growth [NODE …] [--problems 4000] [--jobs 2]
+    python -m tests.contract.growth [NODE …] [--problems 4000] [--jobs 2] [--json PATH]
 
 What passes is written to `build/growth.json`, strategy by strategy. One that stands there with at
 least as many problems, and with the sources of now, is not run again, so a run that was stopped
@@ -19,19 +19,20 @@ from pathlib import Path
 from typing import Any
 
 from tests.contract.test_strategies import CASES, EXEMPT
+from ttc.benchmarks.results import write_result
 from ttc.testing import NotConforming, check_strategy
 
 HERE = Path(__file__)
 ROOT = HERE.parents[2]
 RECORD = ROOT / "build" / "growth.json"
-ROOMS = ("ttc", "strategies", "verifiers", "engine")
-"""What a strategy on the simulator may be made of."""
+ROOMS = ("ttc/**", "strategies/**", "verifiers/**", "engine")
+"""What a strategy on the simulator may be made of: no engine that runs a model."""
 
 
 def sources() -> str:
     """The digest of whatever decides what comes out."""
     digest = sha256()
-    files = [path for room in ROOMS for path in sorted((ROOT / room).rglob("*.py"))]
+    files = [path for room in ROOMS for path in sorted(ROOT.glob(f"{room}/*.py"))]
     for path in (*files, HERE.with_name("test_strategies.py")):
         digest.update(path.relative_to(ROOT).as_posix().encode() + path.read_bytes())
     return digest.hexdigest()
@@ -57,6 +58,7 @@ def main() -> int:
     parser.add_argument("nodes", nargs="*", default=list(CASES), metavar="NODE")
     parser.add_argument("--problems", type=int, default=4000)
     parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--json", type=Path, help="where to write what has passed")
     arguments = parser.parse_args()
     if unknown := sorted(set(arguments.nodes) - set(CASES)):
         parser.error(f"{unknown[0]} is no strategy that is tested; there is {', '.join(CASES)}")
@@ -84,6 +86,10 @@ def main() -> int:
                 record[name] = {**result, "problems": problems, "sources": now}
             RECORD.parent.mkdir(exist_ok=True)
             RECORD.write_text(json.dumps(record, indent=1, sort_keys=True) + "\n")
+    if arguments.json is not None:
+        command = ["python", "-m", "tests.contract.growth", *sys.argv[1:]]
+        rows = [{"name": name, **record[name]} for name in sorted(record) if has_passed(name)]
+        write_result(arguments.json, command=command, rows=rows, seed=5)
     return failed
 
 

@@ -336,6 +336,13 @@ class Worst(Selector):
         return max(answered, key=_value, default=None) if len(candidates) <= 4 else None
 
 
+class Mute(Selector):
+    """It takes nobody, however much there is: so no budget makes it worse."""
+
+    def pick(self, candidates: list[Candidate], scope: Scope) -> Candidate | None:
+        return None
+
+
 def sampled(sampler: type[Sampler]) -> Make:
     return lambda n, verifier: sampler(n) >> Vote()
 
@@ -366,6 +373,7 @@ DEFECTS: dict[str, tuple[Make, str]] = {
     "33": (sampled(Counted), "shared"),
     "38": (sampled(SameDraw), "duplicates"),
     "more is worse": (worse_with_more, "more_budget"),
+    "never right": (selected(Mute), "more_budget"),
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from pathlib import Path
 
 import pytest
@@ -66,6 +67,22 @@ def test_the_simulator_cuts_what_it_said() -> None:
     cut = engine.cut(whole, 32 + 5)
     assert (cut.text, len(cut.token_ids or ())) == (" so" * 5, 5)
     assert engine.cut(whole, whole.num_tokens).text == whole.text
+
+
+def test_a_branch_lets_go_of_what_spells_it_once_its_text_was_read() -> None:
+    """An engine's whole vocabulary may hang on that."""
+
+    class Vocabulary:
+        def spell(self) -> str:
+            return "one two"
+
+    vocabulary = Vocabulary()
+    held = weakref.ref(vocabulary)
+    cut = Branch(text="one two three", token_ids=(1, 2, 3)).beginning(2, vocabulary.spell)
+    del vocabulary
+
+    assert held() is not None
+    assert (cut.text, cut.text, held()) == ("one two", "one two", None)
 
 
 @pytest.mark.parametrize("count", [0, 6, -1])

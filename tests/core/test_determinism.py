@@ -224,8 +224,9 @@ def test_every_reason_for_a_timing_dependent_result_is_named() -> None:
         SelfConsistency(n=9, max_tokens=9), Sample(n=9) >> Vote(), accept=lambda _: False
     )
     cut = solved(ladder, "The answer is 1.", budget=Budget(calls=12), pace=uneven(1))
-    judge = Judging("judge", roles=frozenset({"policy"}))
-    shared = solved(Sample(n=6) >> judge >> Best(), budget=Budget(calls=7), pace=uneven(1))
+    one, two = (Judging(name, roles=frozenset({"policy"})) for name in ("one", "two"))
+    graph = Sample(n=6) >> one >> two >> Best(by="two")
+    shared = solved(graph, budget=Budget(calls=9), pace=uneven(1))
 
     assert deadline.outcome.timing_dependent == ("a physical limit acted: seconds",)
     assert cut.outcome.timing_dependent == ("the limit of calls acted after a cancellation",)

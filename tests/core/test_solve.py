@@ -98,11 +98,12 @@ def test_solve_inside_a_node_says_what_to_do() -> None:
 
 
 PROGRAM = textwrap.dedent("""
-    import threading
+    import signal, threading
     import ttc
     from ttc.strategies import Sample, Vote
     from ttc.testing import FakeEngine
 
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # else a shell's `&` has it ignored
     engine = FakeEngine("no end " * 500, seconds_per_token=0.01)
 
     def ready():

@@ -114,7 +114,7 @@ def test_the_nouns_and_the_ports_need_the_standard_library_alone() -> None:
         "ttc.constraints",
         "ttc.schemas",
     }
-    own = values | {"ttc.ports", "ttc.clock", "ttc.generation"}
+    own = values | {"ttc.ports", "ttc.stream_port", "ttc.pace", "ttc.clock", "ttc.generation"}
     foreign = [
         f"{source.path}:{line} imports {module}"
         for source in _core()

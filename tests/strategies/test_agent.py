@@ -150,18 +150,18 @@ def test_an_endless_loop_ends_with_one_attempt_to_answer(
         assert "No further calls are made" in engine.requests[-1].branch.output
 
 
+@pytest.mark.parametrize("format", ["auto", "marked"])
 @pytest.mark.parametrize("form", ["hermes", "react"])
-def test_the_last_attempt_may_answer(form: Any) -> None:
-    """OR-06: without tools."""
+def test_the_last_attempt_may_answer(form: Any, format: Any) -> None:
+    """OR-06: without tools, and the mark of an answer is what its turn was begun with."""
 
     def script(request: Request) -> str:
-        if "No further calls" in request.branch.output:
-            return " 7" if form == "react" else "It is 7."
-        return {"hermes": hermes, "react": react}[form]("add", a=1)
+        is_last = "No further calls" in request.branch.output
+        return " 7" if is_last else {"hermes": hermes, "react": react}[form]("add", a=1)
 
-    outcome, _ = asked({"tools": [add], "calls": form, "max_turns": 2, "max_repeats": 9}, script)
-
-    assert outcome.answer == "7"
+    agent = Agent(tools=[add], calls=form, max_turns=2, max_repeats=9)
+    problem = Problem.ask("2 + 3?", answer_format=format)
+    assert ttc.solve(problem, agent, model=FakeEngine(script), seed=1).answer == "7"
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,7 @@ def _row(ours: Any, theirs: Any) -> tuple[str, ...]:
     verdicts: Any = room("benchmarks.harness.verdicts")
     mine, other = ours.measures, theirs.measures
     here, there = (side.config.task(side.cell.task) for side in (ours, theirs))
-    if here.rows != there.rows and here.digest != there.digest:
+    if not here.shares_ids(there):
         raise Fault(
             f"{ours.cell.task} is not the same task in both: its problems are from {here.source} "
             f"in the first, and from {there.source} in the second"

@@ -13,6 +13,7 @@ from ttc.cli.budgets import parse_budget
 from ttc.cli.engines import DEFAULT_MODEL, MODEL_HELP, default_model, engine_of
 from ttc.cli.progress import bars
 from ttc.cli.result_files import JsonFile, check_target, write_result
+from ttc.cli.strategies import ARM_HELP, arm_text
 from ttc.cli.terminal import Fault, counted, note, one_line, say, show, table
 from ttc.config import settings
 from ttc.registry import room
@@ -36,9 +37,7 @@ def eval_(  # noqa: PLR0913 - every option of the command
     ],
     strategy: Annotated[
         list[str] | None,
-        typer.Option(
-            "--strategy", "-s", metavar="[NAME: ]SPEC", help="May be repeated; n={2,4} is a sweep."
-        ),
+        typer.Option("--strategy", "-s", metavar="[NAME: ]SPEC", help=ARM_HELP),
     ] = None,
     budget: Annotated[
         list[str] | None,
@@ -106,7 +105,7 @@ def eval_(  # noqa: PLR0913 - every option of the command
     )
     asked = set_up.Asked(
         tasks=tuple(tasks),
-        strategies=tuple(strategy or _STRATEGIES),
+        strategies=tuple(ready(lambda: [arm_text(text) for text in strategy or _STRATEGIES])),
         budgets=tuple(one for text in budget or ["tokens=1000"] for one in budgets_of(text)),
         models=tuple(models or [default_model()]),
         roles=_roles(role or []),

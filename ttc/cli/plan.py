@@ -12,6 +12,7 @@ import typer
 from ttc.cli.engines import DEFAULT_MODEL, MODEL_HELP, default_model, engine_of
 from ttc.cli.eval import budgets_of, check_pool, ready, run_evaluation
 from ttc.cli.result_files import JsonFile, check_target, write_result
+from ttc.cli.strategies import arm_text, strategy_text
 from ttc.cli.terminal import Fault, say, show, table
 from ttc.config import settings
 from ttc.registry import room
@@ -59,7 +60,8 @@ def plan(  # noqa: PLR0913 - every option of the command
     source = context.get_parameter_source("model")
     check_pool(pool, model if source is not None and source.name == "COMMANDLINE" else None)
     planner, set_up = room("benchmarks.planner"), room("benchmarks.harness.setup")
-    look = f"{planner.LOOK}: {look}"
+    strategy = ready(lambda: [arm_text(text) for text in strategy])
+    look = ready(lambda: f"{planner.LOOK}: {strategy_text(look)}")
     _check_look(strategy, look, planner.LOOK)
     asked = set_up.Asked(
         tasks=(task,),
@@ -79,6 +81,8 @@ def plan(  # noqa: PLR0913 - every option of the command
     folder = output or settings().home.value / "evals" / f"plan-{tuned.config.digest}"
     options = room("benchmarks.harness.run").Options(concurrency=concurrency, load=engine_of)
     run_evaluation(tuned, folder / "chosen-on", options)
+    if pool is not None:
+        _check_held(folder / "chosen-on")
     made = _planned(planner, tuned, folder / "chosen-on", spend)
     _show_plan(made, tuned)
     told = _reported(told, made)
@@ -99,6 +103,16 @@ def _check_look(strategies: list[str], look: str, name: str) -> None:
         raise Fault("--look: one strategy tells how difficult a problem is; a sweep is several")
     if any(arm.name == name for arm in ready(lambda: arms_of(strategies))):
         raise Fault(f"--strategy: {name!r} is the name of what --look gives; take another")
+
+
+def _check_held(folder: Path) -> None:
+    """That the pool could give all that was asked of it: a plan is worth nothing without."""
+    found = room("benchmarks.harness.results").faults(folder)
+    if found.num:
+        raise Fault(
+            f"--pool: {found.first}; --look asks for {_LOOK!r} where it is not given, and every "
+            "--strategy has to ask for what the pool holds, too"
+        )
 
 
 def _planned(planner: Any, tuned: Any, folder: Path, spend: float) -> Any:

@@ -40,7 +40,8 @@ def sample(  # noqa: PLR0913 - every option of the command
     speculate: SpeculateOption = None,
     acceptance: AcceptanceOption = None,
     problems: Annotated[
-        int | None, typer.Option(help="How many problems.", show_default="all")
+        int | None,
+        typer.Option("--limit", "--problems", min=1, help="Problems.", show_default="all"),
     ] = None,
     temperature: Annotated[float, typer.Option(help="0 is greedy.")] = 1.0,
     top_p: Annotated[float | None, typer.Option(show_default="off")] = None,

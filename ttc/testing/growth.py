@@ -56,6 +56,11 @@ def check_growth(make: Callable[[int, Verifier], Node], problems: int) -> str | 
             for times in _TIMES
         ]
     shares = [fmean(right) for right in rights]
+    if not any(shares):
+        raise AssertionError(
+            f"none of {problems} problems was ever right, so nothing could get worse; let it "
+            "answer simulated problems, or exempt it"
+        )
     told = ", ".join(
         f"{share:.3f} at {least * times}" for share, times in zip(shares, _TIMES, strict=True)
     )

@@ -22,6 +22,7 @@ import re
 import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import isfinite
@@ -242,12 +243,19 @@ def tool_faults(tool: Any) -> list[str]:
 
 def _check_types(made: FunctionTool) -> None:
     """Finds out now, and not in a run, whether its types can be told and checked."""
-    try:
+    with _types_of(made.name):
         made.arguments.model_json_schema()
         TypeAdapter(made.returns)
+
+
+@contextmanager
+def _types_of(name: str) -> Iterator[None]:
+    """Tells of a type that no JSON has."""
+    try:
+        yield
     except PydanticUserError as error:
         reason = str(error).partition("\n")[0]
-        raise TypeError(f"a type of {made.name} is none of JSON: {reason}") from None
+        raise TypeError(f"{name}: one of its types is none of JSON: {reason}") from None
 
 
 def _model_of(name: str, called: Callable[..., Any], *, is_method: bool) -> type[BaseModel]:
@@ -263,11 +271,8 @@ def _model_of(name: str, called: Callable[..., Any], *, is_method: bool) -> type
         hint = hints[parameter.name]
         fields[_FIELD + parameter.name] = (hint, ... if is_open else parameter.default)
     config = ConfigDict(extra="forbid", alias_generator=lambda field: field.removeprefix(_FIELD))
-    try:
+    with _types_of(name):
         return cast("type[BaseModel]", create_model(name, __config__=config, **fields))
-    except PydanticUserError as error:
-        reason = str(error).partition("\n")[0]
-        raise TypeError(f"{name}: an argument has a type that is none of JSON: {reason}") from None
 
 
 def _hints(called: Callable[..., Any]) -> dict[str, Any]:

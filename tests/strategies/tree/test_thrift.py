@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import ttc
-from tests.core.lab import solved, uneven
+from tests.core.lab import solved, uneven, whole
 from tests.strategies.tree.world import check, thinker
 from tests.tools.lab import counter
 from ttc import Budget, EngineError, Node
@@ -70,11 +70,19 @@ def breaks(branch: Branch, text: str) -> float:
 
 
 def ran(
-    search: Node, script: Any, budget: Budget | None, pace: Any, scores: Any = doubts
+    search: Node,
+    script: Any,
+    budget: Budget | None,
+    pace: Any,
+    scores: Any = doubts,
+    *,
+    concurrency: int | None = None,
 ) -> tuple[Outcome, FakeEngine]:
     """A search on a clock that nobody waits for."""
     clock = ManualClock()
-    engine = FakeEngine(script, scores=scores, seconds_per_token=pace, clock=clock)
+    engine = FakeEngine(
+        script, scores=scores, seconds_per_token=pace, concurrency=concurrency, clock=clock
+    )
     work = ttc.asolve(
         "What is 17 * 23?", search >> Best(), model=engine, budget=budget, seed=4, clock=clock
     )
@@ -115,17 +123,19 @@ def test_a_wide_window_scores_as_many_answers_as_a_narrow_one(budget: int) -> No
     assert counts[8] >= counts[1] - 1
 
 
-@pytest.mark.parametrize("name", ["adaptive", "uct"])
-def test_who_is_held_back_does_not_depend_on_speed(name: str) -> None:
-    """Nor does what is found, while a limit acts."""
-    search = SEARCHES[name](SelfVerify(), 16)
-    runs = {
-        tuple((c.text, str(c.scores)) for c in outcome.candidates)
-        for seed in range(4)
-        for outcome in [found(search, tokens(1500), pace=uneven(seed))]
-    }
+@pytest.mark.parametrize("verifier", [SelfVerify(), CHAINED])
+@pytest.mark.parametrize("name", SEARCHES)
+def test_who_is_held_back_does_not_depend_on_speed(name: str, verifier: SelfVerify) -> None:
+    """Nor does anything else while a limit acts, and the outcome says so."""
+    search = SEARCHES[name](verifier, 16)
+    runs = [
+        ran(search, says, tokens(1500), uneven(seed), concurrency=slots)[0]
+        for seed, slots in ((1, None), (2, 1), (3, 4))
+    ]
 
-    assert len(runs) == 1
+    assert {run.stopped_by for run in runs} == {"tokens"}
+    assert [whole(run) for run in runs[1:]] == [whole(runs[0])] * 2
+    assert [run.timing_dependent for run in runs] == [()] * 3
 
 
 @pytest.mark.parametrize("scores", [doubts, breaks])

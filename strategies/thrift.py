@@ -1,9 +1,9 @@
 """Thrift: under a limit, as many asks at once as can be paid with all that they bring.
 
-A score may ask models, too. If every step in flight were launched first, steps alone could spend
-the whole budget, and nothing would be left to score them by. So an ask counts with what comes after
-it: what it may write at most is known; the rest (prompts, tools, scores, lessons) is the largest
-that was seen so far, and until one was seen, an ask runs alone.
+A score may ask models, too. If every step or sample in flight were launched first, these alone
+could spend the whole budget, and nothing would be left to score them by. So an ask counts with what
+comes after it: what it may write at most is known; the rest (prompts, tools, scores, lessons) is
+the largest that was seen so far, and until one was seen, an ask runs alone.
 
 What is left is read while nothing is in flight, and then counted down by asks. So who is held back
 is a function of the results told, and of no arrival. It knows no policy and no engine.
@@ -26,23 +26,27 @@ _RESOURCES = ("tokens", "calls")
 
 
 class Thrift:
-    """What one search may have in flight."""
+    """What one node may have in flight."""
 
-    def __init__(self, scope: Scope, most: Mapping[str, int]) -> None:
-        """Thrift of a search that has not begun.
+    def __init__(self, scope: Scope, most: Mapping[str, int], *others: str) -> None:
+        """Thrift of a node that has not begun.
 
         Args:
-            scope: that of the search.
-            most: what an expansion itself takes at most, by resource.
+            scope: that of the node.
+            most: what an ask itself takes at most, by resource.
+            others: paths of the nodes that pay the rest.
         """
-        self._scope, self._most = scope, most
+        self._scope, self._most, self._others = scope, most, others
         self._rest: dict[str, int] = {}
         self._room: dict[str, int] = {}
         self._asked = self._scored = self._written = 0
-        self._holds = False
+        self._short: list[str] = []
 
     def count(self) -> None:
         """Reads what is left, and learns from what was spent. Nothing is in flight."""
+        self._scope.rest(*self._others)
+        for resource in self._short:
+            self._scope.decide("held_back", end=False, resource=resource)
         left = self._scope.remaining
         room = {r: n for r in _RESOURCES if (n := getattr(left, r)) is not None}
         own = {"tokens": self._written, "calls": self._asked}
@@ -51,7 +55,7 @@ class Thrift:
             seen = self._rest.get(resource, 0)
             self._rest[resource] = max(seen, -(-rest // self._scored))
         self._room, self._asked, self._scored, self._written = room, 0, 0, 0
-        self._holds = False
+        self._short = []
 
     def launched(self) -> None:
         """One more is in flight."""
@@ -72,12 +76,9 @@ class Thrift:
             return True
         if not self._rest:
             return not has_unknown
-        short = [
+        self._short = [
             resource
             for resource, left in self._room.items()
             if (self._asked + 1) * (self._most[resource] + self._rest.get(resource, 0)) > left
         ]
-        for resource in short[: not self._holds]:
-            self._scope.decide("held_back", end=False, resource=resource)
-        self._holds = bool(short)
-        return not short
+        return not self._short
