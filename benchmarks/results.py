@@ -20,6 +20,8 @@ __all__ = ["SCHEMA_VERSION", "Value", "commit", "machine", "version_of", "write_
 
 SCHEMA_VERSION = 1
 _FOLDER = re.compile(r"(^|=)/.*/")
+_VECTORS = frozenset(["amx_int8", "asimddp", "avx2", "avx512_bf16", "avx512_vnni", "avx_vnni"])
+"""Instructions that decide how fast kernels are; processors of one name may differ in them."""
 Value = str | int | float | bool | None
 
 
@@ -53,7 +55,8 @@ def write_result(
 def machine() -> dict[str, Value]:
     """The processor, memory, system and versions that a measurement depends on."""
     return {
-        "cpu": _cpu_model(),
+        "cpu": _cpu("model name") or platform.processor() or platform.machine(),
+        "vectors": " ".join(sorted(_VECTORS.intersection(_cpu("flags", "Features").split()))),
         "cores": os.cpu_count(),
         "ram_gib": _ram_gib(),
         "os": f"{platform.system()} {platform.release()}",
@@ -80,13 +83,14 @@ def _git(*arguments: str, folder: Path) -> str | None:
     return done.stdout.strip() or None
 
 
-def _cpu_model() -> str:
+def _cpu(*names: str) -> str:
+    """What Linux tells of the first processor under one of these names."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
         lines = []
-    models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return models[0] if models else platform.processor() or platform.machine()
+    parts = (line.partition(":") for line in lines)
+    return next((told.strip() for name, _, told in parts if name.strip() in names), "")
 
 
 def _ram_gib() -> float | None:

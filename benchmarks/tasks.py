@@ -68,6 +68,8 @@ class Task:
     grader: Grader
     source: str = ""
     """Where the problems come from: a file, a package, a generator with its options."""
+    rows: str | None = None
+    """The digest of all that they are some of; `None` where nobody has these, as of a generator."""
 
     def __post_init__(self) -> None:
         ids = [item.problem.id for item in self.items]

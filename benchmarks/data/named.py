@@ -153,7 +153,7 @@ def _found(name: str, asking: Asking) -> Task:
     if separator and schema in SCHEMAS:
         path, told = _placed(file)
         rows = SCHEMAS[schema].rows(read_rows(path), path.name)
-        return _asked(file, rows, SCHEMAS[schema], asking, f"{told}, digest {digest_of(rows)}")
+        return _asked(file, rows, SCHEMAS[schema], asking, (told, digest_of(rows)))
     if name.endswith(SUFFIXES):
         if separator and "/" not in schema and schema != "hf" and not Path(name).is_file():
             raise RecordError(f"{schema!r} is no schema, and {name} no file; {_known()}")
@@ -212,7 +212,7 @@ def _data_set(name: str, asking: Asking) -> Task:
             f"{path} is not the {name} that ttc knows: its problems have the digest {digest}, and "
             f"{known.digest} is expected; get the right file, or name it as {known.schema}:{path}"
         )
-    return _asked(name, rows, schema, asking, f"{told}, digest {digest}")
+    return _asked(name, rows, schema, asking, (told, digest))
 
 
 def _file(path: Path, told: str, asking: Asking) -> Task:
@@ -220,11 +220,10 @@ def _file(path: Path, told: str, asking: Asking) -> Task:
     if path.suffix in (".csv", ".parquet"):
         schema = Schema(text=True, instruction="")
         rows = schema.rows(read_rows(path), path.name)
-        return _asked(path.stem, rows, schema, asking, f"{told}, digest {digest_of(rows)}")
+        return _asked(path.stem, rows, schema, asking, (told, digest_of(rows)))
     task = read_task(path)
     items = tuple(_put(item, asking) for item in task.items)
-    source = f"{told}, digest {task.digest}"
-    return Task(name=path.stem, items=items, grader=MathEqual(text=True), source=source)
+    return _task(path.stem, items, MathEqual(text=True), (told, task.digest))
 
 
 def _put(item: Item, asking: Asking) -> Item:
@@ -240,7 +239,9 @@ def _put(item: Item, asking: Asking) -> Item:
     return Item(Problem(id=problem.id, metadata=problem.metadata, **asked), item.reference)
 
 
-def _asked(name: str, rows: list[Row], schema: Schema, asking: Asking, source: str) -> Task:
+def _asked(
+    name: str, rows: list[Row], schema: Schema, asking: Asking, source: tuple[str, str]
+) -> Task:
     examples = _examples(rows, asking.shots, name)
     rows = [row for row in rows if row not in examples]
     shots = [Shot(row.question, _worked(row)) for row in examples]
@@ -251,7 +252,15 @@ def _asked(name: str, rows: list[Row], schema: Schema, asking: Asking, source: s
     elif schema.options:
         grader = ExactAnswer(text=True)
     items = tuple(_item(row, schema, prompt, asking.seed) for row in rows)
-    return Task(name=name, items=items, grader=grader, source=source)
+    return _task(name, items, grader, source)
+
+
+def _task(name: str, items: tuple[Item, ...], grader: Grader, source: tuple[str, str]) -> Task:
+    """A task of rows that have a place and a digest."""
+    told, digest = source
+    return Task(
+        name=name, items=items, grader=grader, source=f"{told}, digest {digest}", rows=digest
+    )
 
 
 def _examples(rows: list[Row], count: int, name: str) -> list[Row]:

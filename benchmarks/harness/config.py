@@ -85,10 +85,20 @@ class TaskFacts:
     example: str
     """The first problem as it was asked."""
 
-    @property
-    def rows(self) -> str:
-        """What tells its problems from others by the same ids: their digest, wherever they lay."""
-        return self.source.rpartition(", digest ")[2]
+    rows: str | None = None
+    """The digest of all problems that its own are some of, wherever they lay."""
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> TaskFacts:
+        """What such values describe; of old, the source alone told the digest."""
+        source, _, rows = values["source"].rpartition(", digest ")
+        return cls(**{"rows": rows if source else None, **values})
+
+    def shares_ids(self, other: TaskFacts) -> bool:
+        """Whether one id names the same problem in both."""
+        known = self.rows is not None and other.rows is not None
+        of_one_set = self.rows == other.rows if known else self.source == other.source
+        return of_one_set or self.digest == other.digest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,8 +164,8 @@ class Config:
     def of(cls, values: Mapping[str, Any]) -> Config:
         """What such values describe."""
         rest = {name: value for name, value in values.items() if name != "schema_version"}
-        made = {"tasks": TaskFacts, "arms": Arm, "comparisons": Comparison}
-        for name, kind in made.items():
+        rest["tasks"] = tuple(map(TaskFacts.of, rest["tasks"]))
+        for name, kind in {"arms": Arm, "comparisons": Comparison}.items():
             rest[name] = tuple(kind(**value) for value in rest[name])
         return cls(**{**rest, "models": tuple(rest["models"])})
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
@@ -72,16 +72,18 @@ def set_up(asked: Asked) -> SetUp:
     pool = None if asked.pool is None else read(asked.pool)
     tasks: dict[str, Task] = {}
     left_out: dict[str, tuple[str, ...]] = {}
+    numbers: dict[str, int] = {}
     for spec in dict.fromkeys(asked.tasks):
         task, told = _gradable(task_named(spec, asked.asking), spec)
         if pool is not None:
-            task, more = _drawn(_held(task, pool, spec), pool, len(task.items))
+            task, number, more = _drawn(_held(task, pool, spec), pool, len(task.items))
+            numbers |= dict.fromkeys((problem.id for problem in task.problems), number)
             told += more
         if task.name in tasks:
             raise ValueError(f"two tasks are called {task.name!r}; give one file another name")
         tasks[task.name], left_out[task.name] = task, told
     if pool is not None:
-        pool = _evenly(pool, tasks.values())
+        pool = Pool(c for id, number in numbers.items() for c in pool.of(id)[:number])
     budgets = {budget_name(limits): limits for limits in map(_limits, asked.budgets)}
     models = (asked.pool.name,) if asked.pool is not None else tuple(dict.fromkeys(asked.models))
     comparisons = _comparisons(asked, list(tasks), models, arms, list(budgets))
@@ -123,8 +125,8 @@ def _gradable(task: Task, spec: str) -> tuple[Task, tuple[str, ...]]:
     return found, _left_out(missing, "which nobody can grade")
 
 
-def _drawn(held: Task, pool: Pool, asked: int) -> tuple[Task, tuple[str, ...]]:
-    """The problems of a task that a pool holds wholly."""
+def _drawn(held: Task, pool: Pool, asked: int) -> tuple[Task, int, tuple[str, ...]]:
+    """The problems of a task that a pool holds wholly, and how many completions of each."""
     most = usual_number(pool, held)
     whole = held.only(tuple(i for i in held.items if len(pool.of(i.problem.id)) >= most))
     told = _left_out(asked - len(held.items), "of which the pool holds nothing")
@@ -133,22 +135,11 @@ def _drawn(held: Task, pool: Pool, asked: int) -> tuple[Task, tuple[str, ...]]:
     more = sum(len(pool.of(item.problem.id)) > most for item in whole.items)
     if more:
         told += (f"{more:,} of its problems have more than {most} completions: the first are used",)
-    return whole, told
+    return whole, most, told
 
 
 def _left_out(count: int, why: str) -> tuple[str, ...]:
     return (f"{count:,} problem{'s' * (count != 1)} left out, {why}",) if count else ()
-
-
-def _evenly(pool: Pool, tasks: Iterable[Task]) -> Pool:
-    """Equally many completions of every problem of a task; the first ones, where there are more."""
-    numbers = {
-        problem.id: number
-        for task in tasks
-        for number in (usual_number(pool, task),)
-        for problem in task.problems
-    }
-    return Pool(c for id, number in numbers.items() for c in pool.of(id)[:number])
 
 
 def parts(made: SetUp, share: float) -> tuple[SetUp, SetUp]:
@@ -211,6 +202,7 @@ def _facts(task: Task) -> TaskFacts:
         name=task.name,
         source=task.source,
         digest=task.digest,
+        rows=task.rows,
         num_problems=len(task.items),
         num_publicly_tested=task.num_publicly_tested,
         grader=repr(task.grader),

@@ -17,7 +17,7 @@ from ttc.text_form import parse
 
 __all__ = ["arms_of"]
 
-_NAME = re.compile(r"\s*([A-Za-z][\w .+/@-]*?)\s*:\s*(?=[A-Za-z(])")
+_NAME = re.compile(r"\s*([A-Za-z][\w .+/@-]*?)\s*:\s*(?=[A-Za-z({])")
 _BRACES = re.compile(r"(?:(\w+)\s*=\s*)?\{([^{}\":]+)\}")
 
 

@@ -1,6 +1,7 @@
 """Drafters of known quality, for `speculation.py`: one that is mostly right, one that never is.
 
-They take no time, so what is measured is what the engine makes of them.
+They take no time, so what is measured is what the engine makes of them. And the engine's own ones
+without side chains.
 """
 
 from __future__ import annotations
@@ -10,10 +11,12 @@ from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Sequence as Seq
 
 from ttc.engine.local.drafting.budget import DraftBudget
-from ttc.engine.local.drafting.draft import Draft, Wish
+from ttc.engine.local.drafting.draft import Draft, Drafter, Wish
+from ttc.engine.local.drafting.draft_model import DraftModel
+from ttc.engine.local.drafting.ngram import NgramDrafter
 from ttc.engine.local.sequence import Sequence
 
-__all__ = ["Guesses", "at_random", "knowing"]
+__all__ = ["Guesses", "at_random", "keep_to_one_chain", "knowing"]
 
 Guess = Callable[[Sequence, int], list[int]]
 """By a call and a number of tokens what comes."""
@@ -54,3 +57,13 @@ def at_random(vocab: int) -> Guess:
     """Any tokens."""
     rng = random.Random(2)
     return lambda call, most: [rng.randrange(vocab) for _ in range(most)]
+
+
+def keep_to_one_chain(drafter: Drafter) -> None:
+    """Lets an engine's drafter guess nothing that may come instead."""
+    if isinstance(drafter, DraftModel):
+        vars(drafter)["_drawn_else"] = lambda *_: None
+    elif isinstance(drafter, NgramDrafter):
+        vars(drafter)["_decides"] = True
+    else:
+        raise TypeError(f"no side chains are known of {type(drafter).__name__}")

@@ -3,7 +3,8 @@
 Run as `python benchmarks/perf/engine.py [--peers openvino,vllm,llama.cpp] [--json PATH]`. Every
 round runs each piece of work here and then in each peer that is compared in it, so that other load
 on the machine meets all alike. A ratio is the median over rounds of our tokens per second by those
-of the peer; its spread is the distance from the least to the greatest. Where there are peers they
+of the peer; its spread is the distance from the least to the greatest. A peer that has not done a
+work in `--peer-limit` seconds is not waited for: its row tells so. Where there are peers they
 lie in one folder (`--folder`); see `peer_process.py`. Without `--peers` our own
 figures alone are measured.
 
@@ -25,7 +26,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -36,7 +37,7 @@ from ttc.engine.local import LocalEngine
 
 # isort: split
 from ttc.benchmarks.perf.branches import FORKS, forks
-from ttc.benchmarks.perf.peer_process import PEERS, Done, Peer, started
+from ttc.benchmarks.perf.peer_process import PEERS, Done, Peer, Unfinished, started
 from ttc.engine.local.hub.models import find
 from ttc.ports import Request
 from ttc.types import Branch, Problem, Sampling
@@ -159,13 +160,6 @@ WORKS = (
         against={"llama.cpp": (1.5, 2.0)},
     ),
     Work(
-        name="tree",
-        model="main",
-        measure=tree,
-        prompt_tokens=LONG,
-        against={"vllm": (6.0, None)},
-    ),
-    Work(
         name="samples",
         model="small",
         measure=samples,
@@ -179,6 +173,13 @@ WORKS = (
         prompt_tokens=SHORT,
         against={"llama.cpp": (1.4, 1.6)},
     ),
+    Work(
+        name="tree",
+        model="small",  # since it takes a peer minutes
+        measure=tree,
+        prompt_tokens=LONG,
+        against={"vllm": (6.0, None)},
+    ),
 )
 
 
@@ -189,16 +190,24 @@ def compared(
     rounds = options.tree_rounds if work.name == "tree" else options.rounds
     own: list[float] = []
     others: dict[str, list[float]] = {name: [] for name in work.against if name in peers}
+    notes: dict[str, str] = {}
     for number in range(rounds):
         prompt = ours.prompt(work.prompt_tokens, 1 + number)
         own.append(work.measure(ours, prompt, options.tokens).value)
-        for name, found in others.items():
-            found.append(work.measure(peers[name], prompt, options.tokens).value)
+        for name in [name for name in others if name not in notes]:
+            peers[name].allow(options.peer_limit)
+            try:
+                others[name].append(work.measure(peers[name], prompt, options.tokens).value)
+            except Unfinished as fault:
+                notes[name] = f"{name} {fault}"
+                print(f"{work.name}: {notes[name]}", flush=True)
     title = f"{getattr(options, work.model)}: {work.name}"
     for name, found in others.items():
         target, goal = work.against[name]
-        ratios = [mine / its for mine, its in zip(own, found, strict=True)]
-        yield row(f"{title} / {name}", ratios, target, goal, own, found)
+        beside = own[: len(found) or None]
+        ratios = [mine / its for mine, its in zip(beside, found, strict=False)]
+        told = row(f"{title} / {name}", ratios, target, goal, beside, found)
+        yield told | {"note": notes.get(name)}
     if not others and rounds:
         yield row(title, [], None, None, own, [])
 
@@ -262,7 +271,7 @@ def roof_row(ours: Ours, name: str, rows: int, rounds: int) -> dict[str, Any]:
 
 @contextmanager
 def loaded(
-    model: str, names: Sequence[str], folder: Path
+    model: str, names: Sequence[str], folder: Path, limit: float
 ) -> Iterator[tuple[Ours, dict[str, Peer]]]:
     """The model here, and in peers."""
     with ExitStack() as stack:
@@ -271,28 +280,30 @@ def loaded(
         ours = Ours(own)
         peers = {name: stack.enter_context(started(name, path, folder)) for name in names}
         stays: list[Ours | Peer] = [peer for peer in peers.values() if peer.stays]
+        for peer in peers.values():
+            peer.allow(limit)
         for generator in [ours, *stays]:
-            generator.generate([ours.prompt(SHORT, 0)], SAMPLES, 4)  # warms it up
+            with suppress(Unfinished):  # which its rows tell
+                generator.generate([ours.prompt(SHORT, 0)], SAMPLES, 4)  # warms it up
         yield ours, peers
 
 
-def measured(options: argparse.Namespace) -> list[dict[str, Any]]:
+def measured(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """All rows."""
-    rows: list[dict[str, Any]] = []
     for kind in ("main", "small"):
         works = [work for work in WORKS if work.model == kind and work.name in options.only]
         names = [n for n in options.peers if any(n in work.against for work in works)]
         if not works and "roofs" not in options.only:
             continue
-        with loaded(getattr(options, kind), names, options.folder) as (ours, peers):
+        model = getattr(options, kind)
+        with loaded(model, names, options.folder, options.peer_limit) as (ours, peers):
             for work in works:
-                rows += compared(work, ours, peers, options)
+                yield from compared(work, ours, peers, options)
             if "roofs" in options.only:
-                name = getattr(options, kind)
-                rows += [roof_row(ours, name, n, options.rounds) for n in (SAMPLES, 1)]
+                for count in (SAMPLES, 1):
+                    yield roof_row(ours, model, count, options.rounds)
             if "forks" in options.only and kind == "small":
-                rows.append(fork_row(ours.engine, options.rounds))
-    return rows
+                yield fork_row(ours.engine, options.rounds)
 
 
 def main() -> None:
@@ -304,14 +315,17 @@ def main() -> None:
     parser.add_argument("--small", default=SMALL, help="the model of the other rows")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--tree-rounds", type=int, default=5, help="rounds of the longest work")
+    parser.add_argument("--peer-limit", type=float, default=900, help="seconds for one work")
     parser.add_argument("--tokens", type=int, default=TOKENS, help="of a sample; fewer to try it")
     kinds = ("samples", "sample", "tree", "forks", "roofs")
     parser.add_argument("--only", type=names_of(kinds), default=kinds, help=",".join(kinds))
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
     options = parser.parse_args()
-    rows = measured(options)
-    if options.json is not None:
-        write_result(options.json, command=["python", *sys.argv], rows=rows, seed=0)
+    rows: list[dict[str, Any]] = []
+    for found in measured(options):
+        rows.append(found)
+        if options.json is not None:  # after every row: the next one may take a quarter of an hour
+            write_result(options.json, command=["python", *sys.argv], rows=rows, seed=0)
 
 
 def names_of(known: Sequence[str]) -> Callable[[str], tuple[str, ...]]:

@@ -8,22 +8,26 @@ They lie in one folder:
     llama.cpp/bin/      its programs, of which `llama-batched-bench` is run
 
 MODEL is the name of the GGUF file without its ending. llama.cpp reads that file itself. A process
-is stopped while it has no job, since some wait for one on a core of their own.
+is stopped while it has no job, since some wait for one on a core of their own, and for good where
+it does not end one in time.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import os
+import select
 import signal
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TextIO
 
-__all__ = ["PEERS", "Done", "Peer", "outside", "started"]
+__all__ = ["PEERS", "Done", "Peer", "Unfinished", "outside", "started"]
 
 HERE = Path(__file__).resolve().parent
 PEERS = ("openvino", "vllm", "llama.cpp")
@@ -31,6 +35,13 @@ BATCHES = (64, 32)
 """How many samples llama.cpp computes at once: what is faster counts."""
 OVERHEAD = 256  # tokens of context beyond what is needed
 _OURS = ("PYTHONPATH", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
+
+
+class Unfinished(Exception):
+    """A peer has not done in time what it was asked."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"did not finish in {seconds:g} s")
 
 
 class Done(NamedTuple):
@@ -47,6 +58,9 @@ class Peer(Protocol):
     stays: bool
     """Whether the model stays loaded, and so can be warmed up."""
 
+    def allow(self, seconds: float) -> None:
+        """From now on it has so many seconds; what takes it longer is `Unfinished`."""
+
     def generate(self, prompts: Sequence[Sequence[int]], samples: int, tokens: int) -> Done:
         """So many samples of each prompt, of so many tokens each, at temperature 1."""
 
@@ -54,15 +68,32 @@ class Peer(Protocol):
         """One sample; the prompt's own time is left out."""
 
 
-class Process:
-    """A peer that reads jobs from its input and answers them, one a line; see `peer_jobs.py`."""
+class _Allowed:
+    """What keeps the time of a peer."""
+
+    _seconds, _until = math.inf, math.inf
+
+    def allow(self, seconds: float) -> None:
+        """From now on it has so many seconds."""
+        self._seconds, self._until = seconds, time.monotonic() + seconds
+
+    def _left(self) -> float | None:
+        """The seconds that are left, if there is a limit."""
+        return None if math.isinf(self._until) else max(0.0, self._until - time.monotonic())
+
+
+class Process(_Allowed):
+    """A peer that reads jobs from its input and answers them, one a line; see `peer_jobs.py`.
+
+    Once it has not ended one in time it does none any more.
+    """
 
     stays = True
 
     def __init__(self, process: subprocess.Popen[str], errors: TextIO) -> None:
         self._process, self._errors = process, errors
+        self._fault: Unfinished | None = None
         self._answer()
-        self.signal(signal.SIGSTOP)
 
     def signal(self, number: int) -> None:
         """Sends a signal to the process and those that it has started."""
@@ -71,12 +102,13 @@ class Process:
     def generate(self, prompts: Sequence[Sequence[int]], samples: int, tokens: int) -> Done:
         """Lets the process generate, and takes the time that it measured itself."""
         assert self._process.stdin is not None
+        if self._fault is not None:
+            raise self._fault
         self.signal(signal.SIGCONT)
         job = {"prompts": [list(prompt) for prompt in prompts], "samples": samples}
         self._process.stdin.write(json.dumps(job | {"tokens": tokens}) + "\n")
         self._process.stdin.flush()
         answer = self._answer()
-        self.signal(signal.SIGSTOP)
         return Done(answer["seconds"], answer["outputs"])
 
     def decode(self, prompt: Sequence[int], tokens: int) -> Done:
@@ -86,15 +118,21 @@ class Process:
 
     def _answer(self) -> dict[str, Any]:
         assert self._process.stdout is not None
+        is_there, _, _ = select.select([self._process.stdout], [], [], self._left())
+        if not is_there:
+            self.signal(signal.SIGSTOP)
+            self._fault = Unfinished(self._seconds)
+            raise self._fault
         line = self._process.stdout.readline()
         if not line:
             self._errors.seek(0)
             raise SystemExit(f"{self._process.args!r} has ended: {self._errors.read()[-2000:]}")
+        self.signal(signal.SIGSTOP)
         answer: dict[str, Any] = json.loads(line)
         return answer
 
 
-class LlamaBench:
+class LlamaBench(_Allowed):
     """llama.cpp's own benchmark: one prompt, which samples share. It tells no tokens."""
 
     stays = False
@@ -121,7 +159,17 @@ class LlamaBench:
         command = [str(self._folder / "llama-batched-bench"), "-m", str(self._model), *options]
         command += ["-pps", "-kvu", "--output-format", "jsonl"]
         environment = outside() | {"LD_LIBRARY_PATH": str(self._folder)}
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        try:
+            done = subprocess.run(
+                command,
+                env=environment,
+                capture_output=True,
+                text=True,
+                check=True,
+                timeout=self._left(),
+            )
+        except subprocess.TimeoutExpired:
+            raise Unfinished(self._seconds) from None
         lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
         found: dict[str, float] = json.loads(lines[-1])
         return found

@@ -51,6 +51,7 @@ LIVES = 8  # rounds until the engine's thread dies
 KEPT = 64  # branches to go on from, and calls to make again
 GROWTH = 32 << 20
 """Bytes of memory that allocators may keep without a leak."""
+M_ARENA_MAX = -8  # of glibc's mallopt
 
 
 def page_bytes() -> int:
@@ -259,9 +260,16 @@ class Soak:
         futures = [future for _, future, _ in self.calls]
         assert not wait(futures, timeout=120).not_done, "nobody told of the thread's end"
         self.forget_ended()
+        self.read_all()
         self.stop()
         self.start()
         self.check()
+
+    def read_all(self) -> None:
+        """Reads the text of every branch: one that nobody has read holds a whole vocabulary."""
+        asked = (request.branch for request, _ in self.made)
+        for branch in (*self.branches, *asked, *(result for _, result in self.made)):
+            assert all(isinstance(segment.text, str) for segment in branch.lineage())
 
 
 def bits(branch: Branch) -> tuple[Any, ...]:
@@ -317,6 +325,9 @@ def main() -> int:
     seconds = float(os.environ.get("SOAK_SECONDS", "1800"))
     seed = int(os.environ.get("SOAK_SEED", "0"))
     logging.getLogger("ttc").setLevel(logging.CRITICAL)  # it tells of every fault
+    # Each engine has threads of its own, and glibc lets some of them have an arena. What is free in
+    # one is of no use to another, so without this the process grows until there are 16 of them.
+    CDLL(None).mallopt(M_ARENA_MAX, 1)
     soak = Soak(seed)
     operations, samples = run(soak, seconds)
     soak.stop()

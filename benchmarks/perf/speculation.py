@@ -16,6 +16,7 @@ of the whole call, of the processor, which other load moves less, and of what ca
 was read. The bound is what constant acceptance would give
 at best: the greatest (1 - a^(k+1)) / (1 - a) / (c k + r(k)) over k, with the measured acceptance a,
 the draft model's step as a part of the model's, c, and r(k) the time of k + 1 rows by that of one.
+A way whose name ends with ", one chain", as "tree coupled, one chain", tries no side chains.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ttc.benchmarks.perf import speculation_peers
+from ttc.benchmarks.perf.drafters import keep_to_one_chain
 from ttc.benchmarks.perf.speculation_sweep import sweep
 from ttc.benchmarks.perf.speculation_texts import MATHS, prompts
 from ttc.benchmarks.results import write_result
@@ -51,6 +53,8 @@ RATIOS = {
     "processor": "ratio_of_processor_time",
     "decoding": "ratio_of_decoding",
 }
+ALONE = ", one chain"
+"""After a way's name: without side chains."""
 CONTEXT = 200  # tokens, for which steps are predicted
 
 
@@ -91,7 +95,13 @@ def engines(
         for acceptance in ACCEPTANCES:
             ways[f"model {acceptance}"] = {"speculate": draft, "acceptance": acceptance}
     chosen = {way: o for way, o in ways.items() if way == "plain" or not names or way in names}
-    return {way: LocalEngine.load(target, kv_bytes=kv_bytes, **o) for way, o in chosen.items()}
+    chosen |= {way: ways[way.removesuffix(ALONE)] for way in names if way.endswith(ALONE)}
+    loaded = {way: LocalEngine.load(target, kv_bytes=kv_bytes, **o) for way, o in chosen.items()}
+    for way, engine in loaded.items():
+        speculation = engine._batch._speculation
+        if way.endswith(ALONE) and speculation is not None:
+            keep_to_one_chain(speculation._drafter)
+    return loaded
 
 
 def request(
@@ -307,6 +317,7 @@ def main() -> None:
     parser.add_argument("--peer-lengths", type=int, nargs="*", default=[3])
     parser.add_argument("--sweep", action="store_true")
     parser.add_argument("--batches", type=int, nargs="*", default=[1, 4, 16, 64])
+    parser.add_argument("--drafters", nargs="*", help="of the sweep; by default all")
     parser.add_argument("--pairs", type=int, default=3, help="of rounds of the sweep")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
@@ -321,7 +332,11 @@ def main() -> None:
     def ask(engine: LocalEngine, seed: int) -> Request:
         return request(engine, Problem.ask(MATHS[seed // 1000 % len(MATHS)]), seed, options)
 
-    write(sweep(find(options.target), draft, ask, options), options.json)
+    rows: list[dict[str, Any]] = []
+    for found in sweep(find(options.target), draft, ask, options):
+        print(found, flush=True)
+        rows.append(found)
+        write(rows, options.json)
 
 
 if __name__ == "__main__":

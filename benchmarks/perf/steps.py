@@ -1,6 +1,7 @@
 """Steps of the engine: the Python around them, how well they are predicted, how near the roofs.
 
-Run as `python benchmarks/perf/steps.py [--json PATH]`. Python is measured with a model that
+Run as `python benchmarks/perf/steps.py [--json PATH]`. The kernels are built once from nothing, as
+where a model is loaded for the first time. Python is measured with a model that
 computes nothing, as processor time of the engine's thread: the best of several rounds, since others
 may be computing. Predictions are those of the cost curve before each step of a mixed load, and
 those of `price` for four more branches against the time that they then added.
@@ -12,7 +13,9 @@ them alike: a fraction of the roof is the median of those of the rounds, and its
 from __future__ import annotations
 
 import argparse
+import os
 import statistics
+import tempfile
 import threading
 import time
 from collections.abc import Sequence
@@ -29,6 +32,13 @@ from ttc.engine.local.config import ModelConfig
 from ttc.engine.local.hub.models import find
 from ttc.engine.local.kv import KVPool
 from ttc.engine.local.meter import StepRecord
+from ttc.engine.local.native.compiler import (
+    OPTIONS,
+    compile_library,
+    find_compiler,
+    library_name,
+    version_of,
+)
 from ttc.engine.local.native.roofs import Roofs, measure_roofs
 from ttc.engine.local.sample import Draw, Drawn
 from ttc.engine.local.sequence import Sequence as EngineSequence
@@ -68,6 +78,21 @@ class NoModel:
     def logprobs(self, logits: torch.Tensor, wanted: Any) -> Any:
         """Nobody asks."""
         raise NotImplementedError
+
+
+def building() -> list[dict[str, Any]]:
+    """How long the kernels of every model take to be built where there are none yet."""
+    before, begun = os.times(), time.perf_counter()
+    with tempfile.TemporaryDirectory() as folder:
+        command = find_compiler()
+        name = library_name(version_of(command), OPTIONS, "step")
+        compile_library(command, OPTIONS, "step", Path(folder) / name)
+    seconds, after = time.perf_counter() - begun, os.times()
+    spent = sum(after[2:4]) - sum(before[2:4])  # of the compiler's processes
+    return [
+        row("kernels: built from nothing", seconds, "s", target=3.0),
+        row("kernels: processor time of that", spent, "s"),
+    ]
 
 
 def request(seed: int, max_tokens: int, first: int = 1000) -> Request:
@@ -205,7 +230,8 @@ def main() -> None:
     arguments = parser.parse_args()
     source = open_model(find(MODEL))
     targets = {1: 0.3, 64: 1.0}
-    rows = [
+    rows = building()
+    rows += [
         row(f"{n} rows: Python of a step", overhead(source, n), "ms", target=targets.get(n))
         for n in SIZES
     ]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -66,3 +68,48 @@ def test_llama_cpp_may_compute_its_samples_in_two_halves(
     bench = peers.LlamaBench(tmp_path, Path("model.gguf"))
     assert bench.generate([[1] * 240], 64, 64).seconds == 1 + 2 * 4
     assert bench.decode([1] * 240, 64).seconds == 4
+
+
+def test_a_peer_that_does_not_answer_in_time_is_stopped_for_good(peers: Any, folder: Path) -> None:
+    endless = PEER.replace("[[prompt[:tokens]] * n for prompt in prompts]", "signal.pause()")
+    (folder / "peer_vllm.py").write_text(
+        f"import signal, sys\nsys.path[0] = {str(PERF)!r}\n{endless}"
+    )
+    with peers.started("vllm", Path("model.gguf"), folder) as peer:
+        peer.allow(0.1)
+        for _ in range(2):
+            with pytest.raises(peers.Unfinished, match=r"did not finish in 0\.1 s"):
+                peer.generate([[3, 4, 5]], 2, 1)
+        os.waitid(os.P_PID, peer._process.pid, os.WSTOPPED | os.WNOWAIT)
+
+
+def test_llama_cpp_is_not_waited_for_either(
+    peers: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(command: list[str], **options: Any) -> Any:
+        raise subprocess.TimeoutExpired(command, options["timeout"])
+
+    monkeypatch.setattr(peers.subprocess, "run", run)
+    bench = peers.LlamaBench(tmp_path, Path("model.gguf"))
+    bench.allow(30)
+    with pytest.raises(peers.Unfinished, match="did not finish in 30 s"):
+        bench.decode([1] * 240, 64)
+
+
+def test_a_row_tells_that_a_peer_did_not_finish_and_keeps_the_rounds_that_it_did() -> None:
+    engine = importlib.import_module("ttc.benchmarks.perf.engine")
+    rates = iter((50.0, None))
+
+    def measure(generator: Any, prompt: Any, tokens: int) -> Any:
+        rate = 100.0 if generator is ours else next(rates)
+        if rate is None:
+            raise engine.Unfinished(7)
+        return engine.Rate(round(rate), 1.0)
+
+    ours = SimpleNamespace(prompt=lambda count, number: [1])
+    peer = SimpleNamespace(allow=lambda seconds: None)
+    work = dataclasses.replace(engine.WORKS[0], measure=measure, against={"vllm": (6.0, 8.0)})
+    options = SimpleNamespace(rounds=3, peer_limit=7, tokens=4, main="a-model")
+    (row,) = engine.compared(work, ours, {"vllm": peer}, options)
+    assert (row["ratio"], row["rounds"]) == (2.0, 1)
+    assert row["note"] == "vllm did not finish in 7 s"

@@ -37,7 +37,7 @@ def test_a_result_names_no_folder(tmp_path: Path) -> None:
 
 def test_a_machine_is_told_by_what_a_measurement_depends_on() -> None:
     """Processor, cores, memory, system and versions; neither host nor user."""
-    assert set(machine()) == {"cpu", "cores", "ram_gib", "os", "python", "torch"}
+    assert set(machine()) == {"cpu", "vectors", "cores", "ram_gib", "os", "python", "torch"}
     assert machine()["python"] == platform.python_version()
 
 

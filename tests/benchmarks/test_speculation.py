@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ttc.benchmarks.perf.speculation import Took, in_turns, row
+from ttc.benchmarks.perf.speculation_sweep import place_of_interval
 from ttc.types import Problem
 
 
@@ -47,3 +48,8 @@ def test_no_prompt_is_begun_after_the_time_is_over() -> None:
 
     assert list(in_turns({"plain": way}, sets, end=0.0)) == []
     assert asked == []
+
+
+def test_the_interval_of_a_median_is_that_of_the_sign_test() -> None:
+    # The chance that 6 of 6 values, or 15 of 20, lie on one side of the median is below 2.5 %.
+    assert [place_of_interval(n) for n in (5, 6, 8, 9, 20)] == [None, 0, 0, 1, 5]
