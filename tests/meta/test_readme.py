@@ -78,15 +78,29 @@ def _row(row: dict[str, object]) -> str:
     return f"| {' | '.join(map(str, cells))} |"
 
 
-def test_what_it_brings_is_what_was_measured() -> None:
-    """The text below the chart tells the figures of its file, rounded."""
-    rows = json.loads((RESULT.parent / "first_chart.json").read_text(encoding="utf-8"))["rows"]
+@pytest.mark.parametrize(
+    ("file", "told"),
+    [
+        (
+            "chart_gsm8k",
+            "On the {problems} problems here it is better than one sample, by {points} points for "
+            "{times} times the tokens, and cannot be told from a vote of equally many tokens",
+        ),
+        ("first_chart", "gains {points} points for {times} times the tokens of one sample"),
+        ("first_chart", "On [{problems} sums](benchmarks/results/first_chart.json)"),
+    ],
+)
+def test_what_it_brings_is_what_was_measured(file: str, told: str) -> None:
+    """The text below the chart tells the figures of its files, rounded."""
+    rows = json.loads((RESULT.parent / f"{file}.json").read_text(encoding="utf-8"))["rows"]
     found = {row["name"]: row for row in rows}
     one, same = (found[f"chosen against {name}"] for name in ("one sample", "self-consistency"))
     (chosen,) = (row for name, row in found.items() if name.startswith("chosen: "))
-    times = chosen["tokens"] / one["tokens_of_the_other"]
-    told = " ".join(README.split("## What it brings")[1].split("## ")[0].split())
+    figures = {
+        "problems": chosen["problems"],
+        "points": format(one["difference_points"], ".0f"),
+        "times": format(chosen["tokens"] / one["tokens_of_the_other"], ".0f"),
+    }
 
-    assert f"On the {chosen['problems']} sums here" in told
-    assert f"by {one['difference_points']:.0f} points for {times:.0f} times the tokens" in told
+    assert told.format(**figures) in " ".join(README.split("## What it brings")[1].split())
     assert (one["verdict"], same["verdict"]) == ("better", "not distinguishable")
