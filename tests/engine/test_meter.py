@@ -146,7 +146,7 @@ def test_roofs_are_measured(options: tuple[str, ...]) -> None:
 def test_each_step_of_a_real_model_has_its_part_of_the_roof(
     smollm2: LocalEngine, ask: Callable[..., Request]
 ) -> None:
-    """Its work is counted, not timed: 32 rows read the weights that one reads, and multiply 32 times as often."""
+    """Counted, not timed: 32 rows read the weights that one reads, and multiply 32 times."""
     smollm2.roofs()
     last = {}
     for count in (1, 32):
