@@ -292,6 +292,34 @@ def test_examples_of_a_docstring_are_public_tests() -> None:
     assert public_examples("def f(): pass", "f") == ()
 
 
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        ("f(1) == 2", ["f(1) == 2"]),
+        ("* f([1, 2]) => [3]", ["f([1, 2]) == [3]"]),
+        ("f('a') ==> true.", ["f('a') == True"]),
+        ("f(1) \u279e 2\n# as one is less", ["f(1) == 2"]),
+        ("f(1)   # returns 'db1db'", ["f(1) == 'db1db'"]),
+        ("for f(x=-1) the sum, f(x=-2) should return None", ["f(x=-2) == None"]),
+        ("f('a.b') # => 'No' (it has a dot)", ["f('a.b') == 'No'"]),
+        (
+            "f([\n  [1],\n  [2]\n], 1) == [(0, 0),\n (1, 4)]",
+            ["f([[1], [2]], 1) == [(0, 0), (1, 4)]"],
+        ),
+        ("f(2) = 3 and f(3) = 4", ["f(3) == 4"]),
+        ("f(1) -> 19 - 5 = 14", []),
+        ("f(a) => False", []),
+        ("half(1) == 2", []),
+        ("f(1) == ''2", []),
+        (">>> f(1) == 2\n    >>> f(3)\n    4", ["f(3) == 4", "f(1) == 2"]),
+    ],
+)
+def test_examples_in_the_midst_of_a_text_are_public_tests(written: str, said: list[str]) -> None:
+    """A call of literals, a sign and a literal up to an end of line; all else says nothing."""
+    code = f'def f(x: int = 0) -> int:\n    """Does it.\n    {written}\n    """\n'
+    assert public_examples(code, "f") == tuple(f"assert {each}" for each in said)
+
+
 def test_a_ladder_has_equally_many_problems_of_each_level() -> None:
     pytest.importorskip("reasoning_gym", reason="reasoning-gym is not installed")
     task = task_named("rg:gcd@0-2", Asking(limit=7))
