@@ -74,6 +74,8 @@ FROM_POOL = --repeats $(REPEATS) --budget tokens=$(TABLE_TOKENS)
 GREEDY = --strategy "greedy: greedy(max_tokens=400)" --budget tokens=1000
 ONE = --strategy "one: sample(n=1, temperature=0.8, max_tokens=400) >> vote()"
 DRAWN = sample(n='budget', temperature=0.8, max_tokens=400)
+# The likeliest program that passes what the docstring shows; of a problem that shows nothing, the likeliest.
+TESTED = sequence_probability() >> unit_tests() >> best(by='unit_tests', then='sequence_probability')
 BEST = --strategy "best: $(DRAWN) >> sequence_probability() >> best()"
 VOTES = --strategy "vote: $(DRAWN) >> vote()" \
 	--strategy "weighted: $(DRAWN) >> sequence_probability() >> vote(weighted=True)" \
@@ -161,7 +163,7 @@ table-gsm8k:
 
 table-human_eval:
 	$(EVAL) "$(HUMAN_EVAL)" --pool $(OUT)/human_eval.jsonl $(FROM_POOL) $(ONE) \
-		$(BEST) --strategy "tested: $(DRAWN) >> unit_tests() >> best()" --compare "best > one" \
+		$(BEST) --strategy "tested: $(DRAWN) >> $(TESTED)" --compare "best > one" \
 		--compare "tested > one" -o $(RUN)/table-human_eval \
 		--json $(RESULTS)/proof_human_eval.json
 
@@ -228,7 +230,7 @@ agents-gsm8k:
 
 agents-human_eval:
 	$(EVAL) "$(HUMAN_EVAL)" --model $(MODEL) --budget tokens=$(AGENT_TOKENS) \
-		--strategy "best: sample(n='budget', temperature=0.8, max_tokens=384, ahead=8) >> unit_tests() >> best()" \
+		--strategy "best: sample(n='budget', temperature=0.8, max_tokens=384, ahead=8) >> $(TESTED)" \
 		--strategy "debug-one: sample(n=1, temperature=0.2, max_tokens=384) >> debug(rounds=8, max_tokens=384) >> best()" \
 		--strategy "debug-four: sample(n=4, temperature=0.8, max_tokens=384) >> debug(rounds=2, max_tokens=384) >> best()" \
 		--compare "debug-one > best" --compare "debug-four > best" -o $(RUN)/agents-human_eval \

@@ -38,6 +38,8 @@ class Best(Node):
 
     by: str | None = None
     """Which score decides, where candidates carry several."""
+    then: str | None = None
+    """Which score decides among those that are alike by the first, or that it tells nothing of."""
     enough: float | None = None
     """A score at which nothing better is waited for. `None` reads every candidate."""
     soft: float | None = None
@@ -52,10 +54,21 @@ class Best(Node):
             return [fault]
         if self.soft is not None and not 0 < self.soft < inf:
             return [f"soft is above 0 and finite, or None, not {self.soft!r}"]
+        if fault := self._fault_of_then(given):
+            return [fault]
         bounds = given.scores[score]
         if self.enough is not None and bounds is not None and self.enough > bounds[1]:
             return [f"enough={self.enough} is more than the score {score!r} can be: {bounds[1]}"]
         return []
+
+    def _fault_of_then(self, given: Flow) -> str:
+        if self.then is None:
+            return ""
+        if self.by is None or self.then == self.by:
+            return f"then={self.then!r} is a second score; name another one as the first with by="
+        if self.soft is not None:
+            return f"soft={self.soft} draws by one score; leave out then={self.then!r}"
+        return which_score(self.then, given)[1]
 
     async def run(
         self, candidates: Stream[Candidate], scope: Scope
@@ -93,7 +106,7 @@ class Best(Node):
         Raises:
             VerifierError: no candidate has a finite score of that name.
         """
-        best = best_of(eligible, name)
+        best = best_of(eligible, name, self.then)
         if self.soft is None:
             return best
         top = _value(best, name) or 0.0
@@ -131,22 +144,31 @@ def _is_eligible(candidate: Candidate) -> bool:
 
 def _sure(candidate: Candidate, name: str) -> Candidate:
     """The candidate with its score as its confidence, where that is a probability."""
-    score = candidate.scores[name]
-    return replace(candidate, confidence=score.value) if score.is_probability else candidate
+    score = candidate.scores.get(name)
+    if score is None or not score.is_probability:
+        return candidate
+    return replace(candidate, confidence=score.value)
 
 
-def best_of(candidates: Sequence[Candidate], name: str) -> Candidate:
+def best_of(candidates: Sequence[Candidate], name: str, then: str | None = None) -> Candidate:
     """The candidate with the highest score of a name; ties go to the first.
 
+    Args:
+        candidates: at least one.
+        name: the score that decides.
+        then: the score that decides among those alike, and where the first is unknown.
+
     Raises:
-        VerifierError: no candidate has a finite score of that name.
+        VerifierError: no candidate has a finite score of either name.
     """
-    scored = [
-        (v, candidate) for candidate in candidates if (v := _value(candidate, name)) is not None
-    ]
-    if not scored:
-        raise VerifierError(f"no finite score {name!r} among {len(candidates)} candidates")
-    return max(scored, key=lambda pair: pair[0])[1]
+    names = [name] if then is None else [name, then]
+    told = [[_value(candidate, each) for each in names] for candidate in candidates]
+    keys = [[-inf if value is None else value for value in values] for values in told]
+    best = max(range(len(candidates)), key=keys.__getitem__)
+    if all(value is None for value in told[best]):
+        called = " and no ".join(map(repr, names))
+        raise VerifierError(f"no finite score {called} among {len(candidates)} candidates")
+    return candidates[best]
 
 
 def _value(candidate: Candidate, name: str) -> float | None:

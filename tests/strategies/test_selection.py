@@ -4,9 +4,10 @@ import math
 import os
 import subprocess
 import sys
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import replace
 from itertools import permutations
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -143,6 +144,55 @@ def test_the_best_does_not_depend_on_the_order(scored: list[tuple[float | None, 
 def _scored(answer: str, value: float | None) -> Candidate:
     candidate = finished(answer)
     return replace(candidate, scores={"scripted": Score(value=value)})
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "winner"),
+    [
+        ([0.0, 1.0, 1.0], [0.9, 0.2, 0.4], 2),
+        ([1.0, 1.0, 0.0], [0.4, 0.4, 0.9], 0),
+        ([None, None, None], [0.1, 0.3, 0.2], 1),
+        ([None, 0.0, None], [0.9, 0.1, 0.8], 1),
+        ([0.5, 0.5, None], [None, 0.1, 0.9], 1),
+        ([None, None, None], [None, None, None], None),
+    ],
+)
+def test_a_second_score_decides_among_those_alike_and_where_the_first_is_unknown(
+    first: list[float | None], second: list[float | None], winner: int | None
+) -> None:
+    """A known score beats an unknown one; two ties go to the first."""
+
+    def told(scores: list[float | None]) -> Callable[[Candidate], float | None]:
+        return lambda candidate: scores[int((candidate.branch.call or "").partition("#")[2])]
+
+    scored = Sample(n=3) >> ScriptedVerifier(told(first))
+    graph = (
+        scored >> ScriptedVerifier(told(second), name="other") >> Best(by="scripted", then="other")
+    )
+    said = [f"The answer is {place}." for place in range(3)]
+    outcome = solved(graph, said, in_order=True).outcome
+
+    assert outcome.answer == (None if winner is None else str(winner))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"then": "other"}, "then='other' is a second score; name another one as the first"),
+        ({"by": "other", "then": "other"}, "then='other' is a second score"),
+        ({"by": "scripted", "then": "others"}, "no score is called 'others'; there is other, sc"),
+        ({"by": "scripted", "then": "other", "soft": 0.1}, "soft=0.1 draws by one score"),
+    ],
+)
+def test_a_second_score_is_refused_where_it_cannot_decide(
+    options: dict[str, Any], message: str
+) -> None:
+    """By its name, before anything is spent."""
+    graph = Sample(n=3) >> ScriptedVerifier({"1": 0.5}, name="other")
+    if "by" in options:
+        graph = graph >> ScriptedVerifier({"1": 0.5})
+    with pytest.raises(GraphError, match=message):
+        (graph >> Best(**options)).validate()
 
 
 def test_what_has_no_answer_is_not_eligible() -> None:
