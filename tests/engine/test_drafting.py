@@ -17,7 +17,7 @@ from ttc.costs import Costs
 from ttc.engine.local import LocalEngine
 from ttc.engine.local.curve import Curve, Load
 from ttc.engine.local.drafting.budget import DraftBudget
-from ttc.engine.local.drafting.draft import Wish
+from ttc.engine.local.drafting.draft import Draft, Wish
 from ttc.engine.local.drafting.draft_model import DraftModel
 from ttc.engine.local.drafting.ngram import NgramDrafter, NgramIndex
 from ttc.engine.local.drafting.options import Drafting, check_vocabulary, drafting_of
@@ -377,6 +377,39 @@ def test_by_the_rejection_rule_a_draft_model_decides_by_seed_alone(
     assert together[1] == plain[1]
     assert together != plain
     assert "maximal(draft)" in engine.numerics
+
+
+@pytest.mark.usefixtures("eager")
+@pytest.mark.parametrize("acceptance", ["coupled", "maximal"])
+def test_a_draft_ends_where_the_draft_model_is_not_finite(
+    load: MakeEngine, ask: Ask, monkeypatch: pytest.MonkeyPatch, acceptance: str
+) -> None:
+    """No call fails of it, and what it is wrong about is never a token."""
+    requests = [ask(p, 30, seed=i, temperature=t) for i, (p, t) in enumerate(REQUESTS)]
+    plain = results(load(), requests)
+    drafting, made = kept(by_model(blurred(0.05), acceptance))
+    engine = load(drafting=drafting)
+    forward, drafts = made[0]._model.forward, list[Draft]()
+    draft = made[0].draft
+
+    def faulty(*inputs: Any) -> torch.Tensor:
+        logits = forward(*inputs)
+        return logits.fill_(torch.nan) if made[0].steps % 5 == 4 else logits
+
+    def noted(*asked: Any) -> list[Draft]:
+        drafts.extend(found := draft(*asked))
+        return found
+
+    monkeypatch.setattr(made[0]._model, "forward", faulty)
+    monkeypatch.setattr(made[0], "draft", noted)
+    found = results(engine, requests)
+
+    assert found[1] == plain[1]  # it is greedy
+    assert found == plain or acceptance == "maximal"
+    lengths = [len(draft.tokens) for draft in drafts]
+    assert 0 in lengths
+    assert max(lengths) == 4
+    assert made[0].tree.num_used == 0
 
 
 def test_what_is_not_understood_is_refused(tokens: TextTokens) -> None:

@@ -72,11 +72,18 @@ class _Open:
     """The chance that all of its tokens come true."""
     gained: float = 0.0
     """How many of them do, on average."""
+    is_over: bool = False
+    """Whether nothing can be drawn of what follows."""
 
     @property
     def is_short(self) -> bool:
         """Whether it may grow."""
-        return len(self.draft.tokens) < self.wish.most
+        return not self.is_over and len(self.draft.tokens) < self.wish.most
+
+    @property
+    def is_read(self) -> bool:
+        """Whether all tokens of its call are computed."""
+        return self.held.path.length == len(self.wish.call.tokens)
 
 
 class DraftModel:
@@ -276,7 +283,7 @@ class DraftModel:
             if rows:
                 self._compute(rows, budget)
             begun |= {one.wish.call: one for one, _ in rows if one.draft.tokens}
-            later += [one.wish for one, _ in rows if not one.draft.tokens]
+            later += [one.wish for one, _ in rows if not one.is_read]
             wishes = later if self._decides else ()
         return begun
 
@@ -318,6 +325,9 @@ class DraftModel:
                 self.tree.record(one.held.path, tokens)
         for row, one in enumerate(drawers):
             assert drawn is not None
+            if row in drawn.faults:
+                one.is_over = True
+                continue
             kind = _kind(drawn.logprobs[row])
             chance = budget.chance(kind, one.wish.likely)
             if not (one.draft.tokens or self._decides) and 1 - chance > budget.floor:
@@ -330,9 +340,11 @@ class DraftModel:
             if self._decides:
                 one.draft.logits.append(logits[row].clone())
 
-    def _drawn_else(self, rest: torch.Tensor, draw: Draw) -> Draft:
-        """What the call's noise draws of the tokens that are left."""
+    def _drawn_else(self, rest: torch.Tensor, draw: Draw) -> Draft | None:
+        """What the call's noise draws of the tokens that are left, if any are."""
         drawn = self._model.draw(rest, [draw])
+        if drawn.faults:
+            return None
         kind = _KINDS + _kind(drawn.logprobs[0])  # by its part of what is left
         return Draft(tokens=drawn.token_ids, kinds=[kind])
 
