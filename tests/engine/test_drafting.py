@@ -412,6 +412,22 @@ def test_a_draft_ends_where_the_draft_model_is_not_finite(
     assert made[0].tree.num_used == 0
 
 
+@pytest.mark.usefixtures("eager")
+def test_a_draft_model_finds_nothing_of_another_salt(load: MakeEngine, ask: Ask) -> None:
+    """Else how fast a call is, and what it tries, would show what another key has asked."""
+    drafting, made = kept(by_model(tiny_weights()))
+    engine = load(drafting=drafting)
+    rows = []
+    for salt in ("one", "one", "another"):
+        before = made[0].rows
+        request = ask("p" * 100, 2, seed=1)
+        request = replace(request, branch=replace(request.branch, salt=salt))
+        results(engine, [request])
+        rows.append(made[0].rows - before)
+
+    assert rows[0] == rows[2] > 100 > 10 > rows[1]
+
+
 def test_what_is_not_understood_is_refused(tokens: TextTokens) -> None:
     with pytest.raises(ValueError, match="acceptance is 'coupled' or 'maximal', not 'lossy'"):
         drafting_of("ngram", "lossy", tokens, None)  # type: ignore[arg-type]

@@ -185,7 +185,7 @@ class DraftModel:
     def _unread(self, call: Sequence) -> int:
         """How many tokens it has to read of a call before it can guess."""
         held = self._held.get(call)
-        read = self.tree.match(call.tokens).length if held is None else held.path.length
+        read = self.tree.match(call.tokens, call.salt).length if held is None else held.path.length
         return len(call.tokens) - read
 
     def _reading_s(self, calls: Seq[Sequence]) -> float:
@@ -216,7 +216,7 @@ class DraftModel:
             self._settle(call, held)
             return held
         try:
-            path = self.tree.join(self.tree.match(call.tokens))
+            path = self.tree.join(self.tree.match(call.tokens, call.salt))
         except MemoryExhausted:
             self._give_up()
             return None
@@ -291,11 +291,15 @@ class DraftModel:
         """Whether a step reads what this call could have of it for nothing, as siblings do."""
         if call in self._held:
             return False
-        read = [one.wish.call.tokens for one, tokens in rows if len(tokens) >= _WORTH_WAITING]
+        read = [
+            one.wish.call.tokens
+            for one, tokens in rows
+            if len(tokens) >= _WORTH_WAITING and one.wish.call.salt == call.salt
+        ]
         if not read:
             return False
         most = max(common_length(call.tokens, tokens) for tokens in read)
-        return most - self.tree.match(call.tokens).length >= _WORTH_WAITING
+        return most - self.tree.match(call.tokens, call.salt).length >= _WORTH_WAITING
 
     def _compute(self, rows: Seq[tuple[_Open, Seq[int]]], budget: DraftBudget) -> None:
         """Computes the next tokens of calls; adds one to the draft of each that ends with them."""
