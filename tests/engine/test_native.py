@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import platform
+import subprocess
 import time
 from collections.abc import Iterator
-from ctypes import POINTER, c_int32, c_void_p
+from ctypes import CDLL, POINTER, byref, c_int32, c_void_p
 from pathlib import Path
 from typing import Any, get_args
 
@@ -21,11 +22,12 @@ from ttc.engine.local.config import ModelConfig
 from ttc.engine.local.files.folder import folder_weights, read_folder
 from ttc.engine.local.kv import KVPool
 from ttc.engine.local.linear import Linear, LinearFactory
-from ttc.engine.local.native import Kernels, NativeModel, build, library
+from ttc.engine.local.native import Kernels, NativeModel, build, compiler, library
 from ttc.engine.local.native.library import (
     GROUP,
     LayerStruct,
     LinearStruct,
+    MatrixStruct,
     ModelStruct,
     RowsStruct,
     StepStruct,
@@ -132,6 +134,37 @@ def test_a_product_is_that_of_the_reference_to_the_bit(
         packed = packer.stacked([weight])
 
     assert torch.equal(multiplied(kernels, packed, x), int8(weight)(x))
+
+
+STRICT = """
+#include <stdlib.h>
+static void *strict(size_t alignment, size_t size) {
+    return size % alignment ? 0 : aligned_alloc(alignment, size);
+}
+#define aligned_alloc strict
+"""
+
+
+def test_products_of_many_rows_get_their_memory_where_c11_is_kept_to(tmp_path: Path) -> None:
+    """There a size that is no multiple of the alignment may give nothing."""
+    (tmp_path / "strict.h").write_text(STRICT)
+    source, library = Path(compiler.__file__).with_name("many_rows.c"), tmp_path / "many_rows.so"
+    options = ["-march=native", "-fopenmp", "-fPIC", "-shared", "-include", f"{tmp_path}/strict.h"]
+    subprocess.run(
+        [*compiler.find_compiler(), *options, str(source), "-o", str(library)], check=True
+    )
+    codes, scales = torch.zeros(7, 64, dtype=torch.int8), torch.zeros(7, 1)
+    sums, out = torch.zeros(7, 4, dtype=torch.int32), torch.ones(7, 5)
+    rows = RowsStruct(codes.data_ptr(), scales.data_ptr(), sums.data_ptr(), 64)
+    panels, own = torch.zeros(16 * 64, dtype=torch.int8), torch.zeros(16)
+    weight = MatrixStruct(panels.data_ptr(), own.data_ptr(), None, 5, 0, 0)
+    is_done = CDLL(str(library)).multiply_many(
+        byref(weight), byref(rows), 7, c_void_p(out.data_ptr()), 5, 0
+    )
+
+    is_portable = compiler.kernel_set(compiler.find_compiler()) == "portable"
+    assert is_done == (not is_portable)
+    assert out.any() == is_portable
 
 
 def test_a_number_that_is_not_finite_shows_in_every_output(kernels: Kernels) -> None:

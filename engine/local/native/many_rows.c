@@ -184,7 +184,9 @@ int multiply_many(const struct matrix *weight, const struct rows *x, int num_row
     const int panels = padded(weight->outputs, PANEL) / PANEL, strips = (panels + STRIP_PANELS - 1) / STRIP_PANELS;
     const size_t count = (size_t)num_rows * (x->columns / GROUP);
     struct splits splits = {.rows = x, .num_rows = num_rows};
-    splits.groups = aligned_alloc(sizeof(struct split), count * (sizeof(struct split) + sizeof(struct end)) + sizeof(struct split));
+    /* Whole structures: C11 wants a multiple of the alignment, and some libraries give nothing otherwise. */
+    const size_t ends = (count * sizeof(struct end) / sizeof(struct split) + 1) * sizeof(struct split);
+    splits.groups = aligned_alloc(sizeof(struct split), count * sizeof(struct split) + ends);
     if (!splits.groups) return 0;
     splits.ends = (struct end *)(splits.groups + count);
 #pragma omp parallel
