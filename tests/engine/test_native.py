@@ -458,6 +458,18 @@ def test_libraries_that_nobody_uses_go_when_another_one_is_built(
     assert len(left) == 3
 
 
+def test_an_installed_library_that_cannot_be_loaded_is_not_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where it needs a newer C library: another one is built here."""
+    monkeypatch.delenv("CC", raising=False)
+    monkeypatch.setattr(build, "INSTALLED", tmp_path)
+    (tmp_path / "kernels.json").write_text('{"compiler": "another", "kernels": "AVX2"}')
+    (tmp_path / compiler.library_name("another", build.OPTIONS, "step")).write_text("no library")
+
+    assert "at installation" not in build.describe()
+
+
 def test_a_compiler_that_fails_is_quoted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And nothing is kept."""
     monkeypatch.setenv("TTC_HOME", str(tmp_path))

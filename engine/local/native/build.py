@@ -63,7 +63,7 @@ def describe() -> str:
     Raises:
         EngineError: there is no C compiler, or it does not know this processor.
     """
-    if _installed([OPTIONS], "step"):
+    if _load_installed([OPTIONS], "step"):
         notes = _notes()
         compiler = notes["compiler"].splitlines()[0]
         return f"{notes['kernels']}, built at installation, compiler {compiler}"
