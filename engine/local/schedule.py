@@ -35,6 +35,7 @@ from ttc.engine.local.reading import Reading
 from ttc.engine.local.sequence import Sequence
 from ttc.engine.local.tree import RadixTree
 from ttc.engine.local.turns import Turns, by_owner
+from ttc.errors import MemoryExhausted
 
 __all__ = ["Piece", "Schedule", "Work"]
 
@@ -109,7 +110,14 @@ class Drafts(Protocol):
     """What drafts tokens; see `drafting.speculation`."""
 
     def draft(self, calls: Seq[Sequence], *, alone: bool) -> Trial:
-        """What a step tries beside the next token of each of these calls."""
+        """What a step tries beside the next token of each of these calls.
+
+        Raises:
+            MemoryExhausted: there is too little for the drafts of all, and they decide results.
+        """
+
+    def forget(self, calls: Iterable[Sequence]) -> None:
+        """Nothing is kept of these calls, and the memory for it is free."""
 
 
 class Schedule:
@@ -262,12 +270,33 @@ class Schedule:
             self._turns.serve(owner, num_tokens)
         return work
 
-    def _trial(self, counts: Seq[tuple[Call, int]], work: Work) -> Trial:
-        """What is tried beside what is to be computed, as far as there are pages for it."""
+    def _drafted(self, counts: list[tuple[Call, int]]) -> tuple[list[Sequence], Trial]:
+        """What is drafted, and for which calls.
+
+        Where that has too little memory, what is kept of all calls is forgotten, and then the least
+        valuable ones wait: they are taken out of `counts`.
+        """
         assert self._speculation is not None
-        drawing = [c for c, count in counts if isinstance(c, Sequence) and count == c.num_pending]
-        alone = len(drawing) == len(counts) and all(count == 1 for _, count in counts)
-        trial = self._speculation.draft(drawing, alone=alone)
+        ready = ((c, count) for c, count in counts if isinstance(c, Sequence))
+        drawing = [call for call, count in ready if count == call.num_pending]
+        is_second = False
+        while True:
+            alone = len(drawing) == len(counts) and all(count == 1 for _, count in counts)
+            try:
+                return drawing, self._speculation.draft(drawing, alone=alone)
+            except MemoryExhausted:
+                if is_second and len(drawing) == 1:
+                    raise
+            self._speculation.forget(call for call in self.running if isinstance(call, Sequence))
+            if is_second:
+                least = min(drawing, key=value)
+                drawing.remove(least)
+                counts[:] = [entry for entry in counts if entry[0] is not least]
+            is_second = True
+
+    def _trial(self, counts: list[tuple[Call, int]], work: Work) -> Trial:
+        """What is tried beside what is to be computed, as far as there are pages for it."""
+        drawing, trial = self._drafted(counts)
         work.proposals, work.draft_s = trial.proposals, trial.seconds
         more = [(call, 1 + len(trial.rows.get(call, ()))) for call in drawing] if trial.rows else []
         shortage = self._shortage(more)

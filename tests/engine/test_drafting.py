@@ -428,6 +428,22 @@ def test_a_draft_model_finds_nothing_of_another_salt(load: MakeEngine, ask: Ask)
     assert rows[0] == rows[2] > 100 > 10 > rows[1]
 
 
+def test_calls_wait_where_a_draft_model_that_decides_has_no_memory(
+    load: MakeEngine, ask: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Many join, as calls before them were short; none fails, and all get what they do alone."""
+    monkeypatch.setattr(DraftBudget, "choose", trunks)
+    drafting = by_model(blurred(0.05), "maximal")
+    roomy = load(drafting=drafting)
+    ends = {"logit_bias": ((258, 100.0),)}
+    endless = {"logit_bias": tuple((token, -100.0) for token in range(258, 261))}
+    requests = [ask(f"memory is short {i}", 100, seed=i, **endless) for i in range(8)]
+    engine = load(drafting=drafting, kv_bytes=40 * roomy._batch.page_bytes)
+    results(engine, [ask(f"short {i}", 200, seed=i, **ends) for i in range(40)])
+
+    assert results(engine, requests) == results(roomy, requests)
+
+
 def test_what_is_not_understood_is_refused(tokens: TextTokens) -> None:
     with pytest.raises(ValueError, match="acceptance is 'coupled' or 'maximal', not 'lossy'"):
         drafting_of("ngram", "lossy", tokens, None)  # type: ignore[arg-type]
