@@ -256,9 +256,13 @@ class Schedule:
         """What this step computes. Where pages run short, the least valuable calls give way."""
         work = Work()
         counts = self._counts()
-        if self._shortage(counts) > 0:
+        while self._shortage(counts) > 0:
+            num_running = len(self.running)
             counts = self._with_pages(counts, seats)
-            work.starved = None if counts else min(self.running, key=value)
+            if not counts and len(self.running) < num_running:
+                counts = self._counts()  # all that had a turn gave way: it is that of others
+            elif not counts:
+                work.starved = min(self.running, key=value)
         trial = self._trial(counts, work) if self._speculation is not None else Trial()
         served: dict[Owner, int] = {}
         with self._lock:

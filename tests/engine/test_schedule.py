@@ -244,3 +244,18 @@ def test_a_call_that_gave_way_has_the_same_bits(
     assert tight.counters.preemptions > 0
     assert [b.token_ids for b in hurried] == [b.token_ids for b in calm]
     assert [b.logprobs for b in hurried] == [b.logprobs for b in calm]
+
+
+def test_a_call_that_gives_way_in_its_turn_leaves_it_to_another(
+    load: Callable[..., LocalEngine], ask: Callable[..., Request]
+) -> None:
+    """With one seat, and many that joined as calls before them were short: none fails."""
+    ends = ((258, 100.0),)
+    endless = tuple((token, -100.0) for token in range(258, 261))
+    engine = load(kv_bytes=20 * load()._batch.page_bytes, max_sequences=1)
+    for call in [engine.submit(ask(f"short {i}", 200, logit_bias=ends)) for i in range(40)]:
+        call.future.result(60)
+
+    calls = [engine.submit(ask(f"long {i}", 100, seed=i, logit_bias=endless)) for i in range(8)]
+    assert [len(call.future.result(60).token_ids or ()) for call in calls] == [100] * 8
+    assert engine.counters.preemptions > 0
