@@ -32,7 +32,7 @@ from ttc.benchmarks.harness.results import read_results
 from ttc.benchmarks.harness.run import Evaluation
 from ttc.benchmarks.harness.setup import Asked, SetUp, set_up
 from ttc.benchmarks.harness.verdicts import Said, said
-from ttc.benchmarks.metrics import Difference, detectable_difference, holm, paired_bootstrap
+from ttc.benchmarks.metrics import Difference, detectable_difference, difference_of_grades, holm
 from ttc.benchmarks.report.figures import draw_curves
 from ttc.benchmarks.report.tables import percent, points
 from ttc.benchmarks.results import Value, write_result
@@ -200,7 +200,7 @@ def _against(ours: CellMeasures, line: Sequence[CellMeasures], seed: int) -> tup
     others = [(ONE, _tokens(line[0]), list(line[0].values))]
     if _tokens(line[0]) <= spend <= _tokens(line[-1]):
         others.append((SELF_CONSISTENCY, spend, _mixed(line, spend)))
-    found = [paired_bootstrap(ours.values, values, seed=seed) for _, _, values in others]
+    found = [difference_of_grades(ours.values, values, seed=seed) for _, _, values in others]
     adjusted = holm([difference.p for difference in found])
     num = len(ours.values)
     return tuple(

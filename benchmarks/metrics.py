@@ -21,6 +21,7 @@ __all__ = [
     "bootstrap",
     "coverage",
     "detectable_difference",
+    "difference_of_grades",
     "holm",
     "maj_at_k",
     "paired_bootstrap",
@@ -237,16 +238,33 @@ def paired_bootstrap(
     return Difference(fmean(gains), low, high, seed, resamples, p)
 
 
+def difference_of_grades(
+    first: Sequence[float], second: Sequence[float], *, seed: int
+) -> Difference:
+    """How much one method is better than another, from their grades in [0, 1] on the same problems.
+
+    That of a paired bootstrap. Where it is the same on all problems, resamples know no other: then
+    as large a share of problems may differ to either end as Wilson's interval leaves to what was
+    seen on none, and p is no less than that of as many equal signs.
+    """
+    found = paired_bootstrap(first, second, seed=seed)
+    if not _are_alike([a - b for a, b in zip(first, second, strict=True)]):
+        return found
+    unseen = wilson(0, len(first)).high
+    low, high = ((1 - unseen) * found.mean + way * unseen for way in (-1, 1))
+    return found._replace(low=low, high=high, p=max(found.p, 2.0 ** (1 - len(first))))
+
+
 def bootstrap(values: Sequence[float], *, seed: int, resamples: int = 10_000) -> Interval:
     """The percentile interval of a mean over problems.
 
-    Below 30 problems, and where all are right or all wrong, it would be too narrow: then it is
-    Wilson's.
+    Below 30 problems, and where all are alike, as all right or all wrong, it would be too narrow:
+    then it is Wilson's.
 
     Source: Efron and Tibshirani 1993, An Introduction to the Bootstrap, chapter 13.
     """
     n = len(values)
-    if n < MIN_PROBLEMS or sum(values) in (0.0, float(n)):
+    if n < MIN_PROBLEMS or _are_alike(values):
         return wilson(sum(values), n)
     return Interval(*_percentiles(_resampled(values, seed, resamples)))
 
@@ -274,6 +292,11 @@ def _resampled(values: Sequence[float], seed: int, resamples: int) -> list[float
         rows = min(_CHUNK, resamples - begin)
         means += data[generator.integers(len(data), size=(rows, len(data)))].mean(axis=1).tolist()
     return sorted(means)
+
+
+def _are_alike(values: Sequence[float]) -> bool:
+    """Whether no resample can tell how far a mean may be off."""
+    return max(values) - min(values) <= _ROUNDING
 
 
 def _percentiles(means: Sequence[float]) -> tuple[float, float]:

@@ -23,8 +23,8 @@ from ttc.benchmarks.metrics import (
     Difference,
     Interval,
     detectable_difference,
+    difference_of_grades,
     holm,
-    paired_bootstrap,
 )
 
 __all__ = [
@@ -146,7 +146,9 @@ def _equal(
         return None
     ours, theirs = (_beside(line, resource, most) for line in lines)
     found = [
-        paired_bootstrap(mine.values, other.values, seed=seed) for mine in ours for other in theirs
+        difference_of_grades(mine.values, other.values, seed=seed)
+        for mine in ours
+        for other in theirs
     ]
     return AtEqualSpend(
         task=cells[0].cell.task,
@@ -197,7 +199,7 @@ def _difference(
     if not common:
         raise ValueError("two cells without a common problem cannot be compared")
     pair = [ours[problem] for problem in common], [theirs[problem] for problem in common]
-    return *pair, paired_bootstrap(*pair, seed=seed)
+    return *pair, difference_of_grades(*pair, seed=seed)
 
 
 def _detectable(first: Sequence[float], second: Sequence[float]) -> float:

@@ -18,7 +18,7 @@ from typing import get_args
 
 from ttc.benchmarks.harness.results import Result
 from ttc.benchmarks.harness.verdicts import said
-from ttc.benchmarks.metrics import bootstrap, detectable_difference, holm, paired_bootstrap
+from ttc.benchmarks.metrics import bootstrap, detectable_difference, difference_of_grades, holm
 from ttc.benchmarks.parity.greedy import asked_by, greedy_results, parser_of, text_of, told
 from ttc.benchmarks.results import Value
 from ttc.cli.engines import engine_of
@@ -58,7 +58,7 @@ def compared(found: Mapping[str, Mapping[str, Result]], seed: int) -> list[dict[
         )
     theirs = [base[problem].value for problem in problems]
     mine = {name: [results[p].value for p in problems] for name, results in others}
-    gains = {name: paired_bootstrap(values, theirs, seed=seed) for name, values in mine.items()}
+    gains = {name: difference_of_grades(values, theirs, seed=seed) for name, values in mine.items()}
     adjusted = holm([gain.p for gain in gains.values()])
     for (name, gain), p in zip(gains.items(), adjusted, strict=True):
         results = found[name]

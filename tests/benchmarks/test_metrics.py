@@ -15,6 +15,7 @@ from ttc.benchmarks.metrics import (
     bootstrap,
     coverage,
     detectable_difference,
+    difference_of_grades,
     holm,
     maj_at_k,
     paired_bootstrap,
@@ -196,6 +197,7 @@ def test_an_interval_of_few_problems_moves_with_each_run_of_them() -> None:
 def test_an_interval_of_few_problems_or_of_all_right_ones_is_wilsons() -> None:
     assert bootstrap([1.0, 0.0] * 10, seed=0) == wilson(10, 20)
     assert bootstrap([1.0] * 50, seed=0) == wilson(50, 50)
+    assert bootstrap([0.75] * 40, seed=0) == wilson(30, 40)
     assert bootstrap([1.0, 0.0] * 50, seed=0) != wilson(50, 100)
 
 
@@ -218,6 +220,33 @@ def test_the_bootstrap_compares_problem_by_problem() -> None:
 
     assert difference[:3] == pytest.approx((0.1, 0.1, 0.1))
     assert difference.seed == 5
+
+
+@pytest.mark.parametrize(
+    ("gain", "n", "low", "high"),
+    [
+        (0.0, 40, -0.0876, 0.0876),
+        (1.0, 40, 0.8248, 1.0),
+        (-1.0, 40, -1.0, -0.8248),
+        (1.0, 1, -0.587, 1),
+    ],
+)
+def test_a_difference_that_all_problems_share_is_not_certain(
+    gain: float, n: int, low: float, high: float
+) -> None:
+    """The next problem may differ: of n none did, which leaves z² / (n + z²) of them."""
+    second = [float(gain < 0)] * n
+
+    found = difference_of_grades([value + gain for value in second], second, seed=0)
+
+    assert found[:3] == pytest.approx((gain, low, high), abs=1e-3)
+    assert found.p >= 2.0 ** (1 - n)
+
+
+def test_a_difference_with_a_spread_is_that_of_the_bootstrap() -> None:
+    first, second = [1.0, 0.0, 1.0, 1.0, 0.0], [0.0, 0.0, 1.0, 0.0, 1.0]
+
+    assert difference_of_grades(first, second, seed=3) == paired_bootstrap(first, second, seed=3)
 
 
 def test_the_bootstrap_is_a_function_of_its_seed() -> None:
