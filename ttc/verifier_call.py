@@ -74,9 +74,7 @@ class VerifierCall(SpentCall[tuple[Score, ...]]):
     async def _verified(self, verifier: Verifier) -> tuple[Score, ...]:
         try:
             raw = await self._run.journal.scores(
-                self._place,
-                verifier,
-                lambda: verifier(self._run.problem, self._candidates, self._scope),
+                self._place, verifier, lambda: self._asked(verifier)
             )
             if len(raw) != len(self._candidates):
                 raise VerifierError(
@@ -94,6 +92,22 @@ class VerifierCall(SpentCall[tuple[Score, ...]]):
             return self._unknown(verifier, "it cancelled itself")
         except Exception as error:  # noqa: BLE001 - a verifier that fails leaves scores unknown
             return self._unknown(verifier, f"{type(error).__name__}: {error}")
+
+    async def _asked(self, verifier: Verifier) -> Sequence[Score]:
+        """What a verifier gives; others' verifiers may give what is no score."""
+        given: object = await verifier(self._run.problem, self._candidates, self._scope)
+        if not isinstance(given, Sequence):
+            raise VerifierError(
+                f"{verifier.name} gave a {type(given).__name__}; give a tuple of one Score for "
+                "each candidate"
+            )
+        wrong = [type(one).__name__ for one in given if not isinstance(one, Score)]
+        if wrong:
+            raise VerifierError(
+                f"{verifier.name} gave a {wrong[0]} where a Score belongs; give Score.of(number), "
+                "or Score(value=None) where it is unknown"
+            )
+        return given
 
     def _unknown(self, verifier: Verifier, reason: str) -> tuple[Score, ...]:
         _log.warning("%s: the verifier %s failed: %s", self._path, verifier.name, reason)

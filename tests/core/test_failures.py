@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable, Sequence
 from concurrent.futures import Future
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -296,19 +297,35 @@ def test_a_verifier_that_fails_gives_unknown_scores(
     assert run.outcome.usage.verifier_calls == 4
 
 
-@pytest.mark.parametrize("scores", [(), (Score(value=0.1), Score(value=0.2)), (0.5,)])
-def test_scores_of_a_wrong_number_or_kind_are_unknown(scores: tuple[object, ...]) -> None:
-    """They are never padded, cut or guessed."""
+@pytest.mark.parametrize(
+    ("scores", "why"),
+    [
+        ((), "scripted gave 0 scores for 1 candidates"),
+        ((Score(value=0.1), Score(value=0.2)), "scripted gave 2 scores for 1 candidates"),
+        ((0.5,), "scripted gave a float where a Score belongs; give Score.of"),
+        (0.5, "scripted gave a float; give a tuple of one Score for each candidate"),
+        (None, "scripted gave a NoneType; give a tuple"),
+    ],
+)
+@pytest.mark.parametrize("on_disk", [False, True])
+def test_scores_of_a_wrong_number_or_kind_are_unknown(
+    scores: object, why: str, on_disk: bool, tmp_path: Path
+) -> None:
+    """They are never padded, cut or guessed, and what was wrong with them is told."""
 
     class Wrong(ScriptedVerifier):
         async def __call__(self, problem, candidates, scope):  # type: ignore[no-untyped-def]
             return scores
 
-    run = solved(Sample(n=2) >> Wrong({}) >> Best(), SAID)
+    journal = tmp_path / "run" if on_disk else None
+    graph = Sample(n=2) >> Wrong({}) >> Best()
+    outcome = ttc.solve(QUESTION, graph, model=FakeEngine(SAID), seed=0, journal=journal)
+    found = [c.scores["scripted"] for c in outcome.candidates]
 
-    assert run.outcome.answer is None
-    assert run.outcome.stopped_by == "no_finite_score"
-    assert [c.scores["scripted"].value for c in run.outcome.candidates] == [None, None]
+    assert outcome.answer is None
+    assert outcome.stopped_by == "no_finite_score"
+    assert [score.value for score in found] == [None, None]
+    assert all(why in score.evidence["error"] for score in found)
 
 
 def test_a_verifier_that_hangs_is_cut_by_the_deadline() -> None:
