@@ -22,6 +22,7 @@ from ttc.registry import lookup, names, third_parties
 __all__ = ["GROUPS", "Call", "Unnamed", "call_of", "made", "maker"]
 
 GROUPS = ("nodes", "verifiers")
+_BY_PLACE = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 """The groups of the registry whose names graphs are made of."""
 
 
@@ -63,7 +64,14 @@ def made(maker: Callable[..., Any], parts: Iterable[Any], options: Mapping[str, 
         Unnamed: it does not take these arguments.
         GraphError: it takes them, and refuses what they hold.
     """
-    known = signature(maker).parameters
+    known, parts = signature(maker).parameters, list(parts)
+    kinds = [parameter.kind for parameter in known.values()]
+    most = sum(kind in _BY_PLACE for kind in kinds)
+    if len(parts) > most and Parameter.VAR_POSITIONAL not in kinds:
+        raise Unnamed(
+            f"takes {most or 'nothing'} without a name, and is given {len(parts)}; name its "
+            f"options, which are {', '.join(known) or 'none'}"
+        )
     if not any(parameter.kind is Parameter.VAR_KEYWORD for parameter in known.values()):
         unknown = [name for name in options if name not in known]
         if unknown:

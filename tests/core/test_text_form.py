@@ -98,7 +98,10 @@ def test_a_text_is_the_graph_that_it_says(text: str, graph: Node) -> None:
         ("sample(n=2j) >> vote()", "a strategy is made of calls"),
         ("greedy() >> 3", "a graph is made of nodes and verifiers, not of 3"),
         ("exhausted() | greedy()", "unsupported operand"),
-        ("sample(5) >> vote()", "takes 1 positional argument"),
+        (
+            "sample(5) >> vote()",
+            "takes nothing without a name, and is given 1; name its options, which are n, temp",
+        ),
         ("sample(n='4') >> vote()", "n is a whole number of at least 1, not '4'"),
         ("sample(n=None) >> vote()", "n is a whole number of at least 1, not None"),
         ("vote(m=1)", "unexpected keyword argument 'm'; its options are .*weighted"),
