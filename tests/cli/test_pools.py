@@ -78,6 +78,16 @@ def test_calls_that_fail_are_told(tmp_path: Path, task: str, run_ttc: Cli, use_e
     )
 
 
+def test_a_pool_tells_which_estimates_it_is_too_small_for(
+    pool: str, task: str, run_ttc: Cli
+) -> None:
+    """Two completions of each problem: a choice among two, and a vote of one."""
+    lines = run_ttc("pool", "show", pool, "--task", task, "--k", "1,2,3,1").stdout.splitlines()
+
+    assert [line.split()[0] for line in lines[-5:-1]] == ["coverage", "pass@1", "maj@1", "pass@2"]
+    assert lines[-1].startswith("too few completions for maj@2, pass@3, maj@3; ")
+
+
 def test_a_pool_is_shown_with_its_estimates(pool: str, task: str, run_ttc: Cli) -> None:
     plain = run_ttc("pool", "show", pool).stdout
     found = json.loads(run_ttc("pool", "show", pool, "--task", task, "--k", "1", "--json").stdout)

@@ -61,6 +61,11 @@ def show_(
         say("")
         cells = [(row.name, f"{row.value:.4f}", f"{row.num_problems:,}") for row in rows]
         show(table(("estimate", "mean", "problems"), cells, right="mean,problems"))
+        wanted = [f"{name}@{number}" for number in _numbers(k) for name in ("pass", "maj")]
+        left_out = [name for name in wanted if name not in {row.name for row in rows}]
+        if left_out:
+            told = ", ".join(left_out)
+            say(f"too few completions for {told}; a vote, maj@k, takes twice k of every problem")
 
 
 @pool.command("append")
@@ -176,7 +181,7 @@ def _numbers(text: str) -> list[int]:
     parts = text.split(",")
     if not all(part.strip().isdecimal() and int(part) > 0 for part in parts):
         raise Fault(f"--k: write whole numbers above 0, as 1,4,8, not {text!r}")
-    return [int(part) for part in parts]
+    return list(dict.fromkeys(int(part) for part in parts))
 
 
 def _scores(path: Path) -> dict[tuple[str, int], float | None]:
