@@ -91,15 +91,18 @@ def _length(problem: Problem) -> int:
     return sum(map(len, told))
 
 
-def detectable(num_problems: int, share: float) -> float:
+def detectable(num_problems: int, share: float) -> float | None:
     """The smallest difference that a comparison would show: two-sided 5 %, with a power of 80 %.
+
+    `None` where it would have to be larger than that share, which no difference can be.
 
     Args:
         num_problems: how many problems both strategies run on.
         share: on how many of them they come to different grades.
     """
     quantiles = NormalDist().inv_cdf(0.975) + NormalDist().inv_cdf(0.8)
-    return min(1.0, quantiles * math.sqrt(share / num_problems))
+    least = quantiles * math.sqrt(share / num_problems)
+    return least if least <= share else None
 
 
 def measured_rate(engine: Engine, tasks: Sequence[Task]) -> float:

@@ -329,6 +329,7 @@ def test_what_is_detectable_is_detected_four_times_of_five() -> None:
     """
     random, share, size = Random(5), 0.2, 500
     gain = detectable(size, share)
+    assert gain is not None
     found = 0
     for _ in range(300):
         draws: Sequence[int] = random.choices(
@@ -337,3 +338,9 @@ def test_what_is_detectable_is_detected_four_times_of_five() -> None:
         spread = math.sqrt(fmean(d * d for d in draws) - fmean(draws) ** 2)
         found += fmean(draws) > 1.96 * spread / math.sqrt(size)
     assert 200 <= found <= 275
+
+
+def test_no_difference_is_larger_than_the_share_on_which_two_differ() -> None:
+    """Forty problems would need 14 points, which two that differ on four of them cannot show."""
+    assert detectable(40, 0.1) is None
+    assert detectable(80, 0.1) == pytest.approx(0.0991, abs=1e-4)

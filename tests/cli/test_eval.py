@@ -16,6 +16,7 @@ from ttc.benchmarks.harness.run import Done
 from ttc.cli.eval import budgets_of
 from ttc.cli.progress import Lines
 from ttc.cli.terminal import Fault
+from ttc.ports import Request
 from ttc.testing import FakeEngine
 from ttc.text_form import parse
 from ttc.types import Budget
@@ -151,7 +152,22 @@ def test_a_dry_run_tells_what_it_would_take_and_runs_nothing(
     assert engine.calls == 0
     assert done.stdout.splitlines()[1].split()[-3:] == ["40", "600", "0.00"]
     assert "1 comparison would get a verdict; nothing was run" in done.stdout
-    assert "could show 14.0 points where they differ on 10%" in done.stdout
+    assert "could show nothing where they differ on 10%, 19.8 points where they" in done.stdout
+
+
+def test_a_dry_run_tells_what_is_left_out_and_what_is_too_few(
+    run_ttc: Cli, use_engine: Use, task: str
+) -> None:
+    """As the run itself would, which gives no verdict on so few."""
+    use_engine(FakeEngine(adder))
+    with Path(task).open("a", encoding="utf-8") as file:
+        file.write('\n{"id": "p40", "question": "What is 40 + 1?"}')
+    whole = run_ttc("eval", task, *ARMS, "--dry-run", "--rate", "1000")
+    few = run_ttc("eval", task, *ARMS, "--dry-run", "--rate", "1000", "--limit", "29")
+
+    assert "1 problem left out, which nobody can grade" in whole.stderr
+    assert "1 comparison would get a verdict; nothing was run" in whole.stdout
+    assert "0 comparisons would get a verdict; of 1 the problems are too few" in few.stdout
 
 
 def test_a_dry_run_measures_the_rate_of_the_engine(
@@ -248,6 +264,23 @@ def test_compare_tells_a_difference_and_shows_where(
     assert "disagreements" in done.stdout
     assert "vote@tokens=60: right" in done.stdout
     assert "The answer is" in done.stdout
+
+
+def test_compare_says_where_nothing_was_chosen(
+    run_ttc: Cli, use_engine: Use, task: str, tmp_path: Path
+) -> None:
+    """No pool has the text of an answer that there is not."""
+
+    def talk(request: Request) -> str:
+        return adder(request) if request.sampling.temperature else "I cannot tell."
+
+    use_engine(FakeEngine(talk))
+    folder = str(tmp_path / "out")
+    run_ttc("eval", task, *ARMS, "--limit", "2", "-o", folder)
+    done = run_ttc("compare", f"{folder}#vote", f"{folder}#greedy", "--disagreements")
+
+    assert "(nothing was chosen)" in done.stdout
+    assert "stands in the pool" not in done.stdout
 
 
 def test_compare_refuses_other_problems_by_the_same_ids(

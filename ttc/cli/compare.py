@@ -92,16 +92,16 @@ def _show(found: list[Any], told: str, task: str) -> None:
         sides = (one.first, one.second)
         headings = [f"{side.name}: {side.mark}" for side in sides]
         answers = [one_line(side.answer or "no answer", _WIDTH) for side in sides]
-        texts = [_folded(side.text) for side in sides]
+        texts = [_folded(side.text, side.answer) for side in sides]
         show(table(headings, [answers, texts]))
 
 
-def _folded(text: str | None) -> str:
+def _folded(text: str | None, answer: str | None) -> str:
     """A text in a column."""
     import textwrap
 
     if text is None:
-        return "(its text stands in the pool)"
+        return "(nothing was chosen)" if answer is None else "(its text stands in the pool)"
     lines = [
         piece
         for line in printable(text).splitlines()

@@ -200,9 +200,7 @@ def run_evaluation(made: Any, folder: Path, options: Any) -> None:
         Fault: every problem failed; the first fault is told.
     """
     run = room("benchmarks.harness.run")
-    for task, why in made.left_out.items():
-        for told in why:
-            note(f"{task}: {told}")
+    _tell_left_out(made)
     with bars(made.config, options.shard) as told:
         evaluation = run.Evaluation(
             made.config, made.tasks, folder, options=options, pool=made.pool, told=told
@@ -220,6 +218,12 @@ def run_evaluation(made: Any, folder: Path, options: Any) -> None:
             f"{faults.num:,} of {faults.of:,} runs failed, and count as wrong; the same command "
             f"runs them again; the first: {faults.first}"
         )
+
+
+def _tell_left_out(made: Any) -> None:
+    for task, why in made.left_out.items():
+        for told in why:
+            note(f"{task}: {told}")
 
 
 def _report(folder: Path, figures: bool) -> Any:
@@ -285,7 +289,7 @@ def _tell_selection(found: Any, tables: Any) -> None:
 
 def _tell_estimate(made: Any, folder: Path, rate: float | None) -> None:
     """What it would take, and could show; where it has begun, what is left of it."""
-    estimate: Any = room("benchmarks.harness.estimate")
+    _tell_left_out(made)
     cells, rates = _estimated(made, folder, rate)
     several = len(made.config.models) > 1
     rows, hours = [], 0.0
@@ -310,15 +314,25 @@ def _tell_estimate(made: Any, folder: Path, rate: float | None) -> None:
     told = " and ".join(dict.fromkeys(f"{value:,.0f}" for value in rates.values()))
     taking = f", {hours:.2f} hours at {told} tokens a second" if rates else ""
     say(f"\nat most {sum(known):,.0f} tokens{taking}")
+    _tell_detectable(made)
+
+
+def _tell_detectable(made: Any) -> None:
+    """What differences it could show, and how many comparisons have the problems for a verdict."""
+    estimate: Any = room("benchmarks.harness.estimate")
+    least: int = room("benchmarks.metrics").MIN_PROBLEMS
     for name, task in made.tasks.items():
+        found = [(estimate.detectable(len(task.items), share), share) for share in estimate.SHARES]
         shown = ", ".join(
-            f"{100 * estimate.detectable(len(task.items), share):.1f} points where they differ on "
+            f"{'nothing' if points is None else f'{100 * points:.1f} points'} where they differ on "
             f"{share:.0%}"
-            for share in estimate.SHARES
+            for points, share in found
         )
         say(f"{name}, {counted(len(task.items), 'problem')}, could show {shown}")
-    num = len(made.config.comparisons)
-    say(f"{counted(num, 'comparison')} would get a verdict; nothing was run")
+    compared = [len(made.tasks[one.task].items) for one in made.config.comparisons]
+    few = sum(num < least for num in compared)
+    told = f"; of {few} the problems are too few, less than {least}" if few else ""
+    say(f"{counted(len(compared) - few, 'comparison')} would get a verdict{told}; nothing was run")
 
 
 def _estimated(made: Any, folder: Path, rate: float | None) -> tuple[list[Any], dict[str, float]]:
