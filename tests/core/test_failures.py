@@ -366,7 +366,7 @@ def test_a_node_that_hangs_is_given_up_soon_after_the_deadline() -> None:
 
 @pytest.mark.parametrize("cause", ["failure", "cancellation"])
 def test_a_failure_or_a_cancellation_leaves_no_sibling_running(cause: str) -> None:
-    """Also beside a task that ignores its first cancellation; what was spent is booked."""
+    """OR-02: Also beside a task that ignores its first cancellation; what was spent is booked."""
     clock, ignored = ManualClock(), []
     engine = FakeEngine("no end " * 100, clock=clock, seconds_per_token=0.01)
 

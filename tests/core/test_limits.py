@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.core.lab import PROMPT, solved, talker
-from ttc import Budget, GraphError, Tail
+from ttc import Budget, EngineError, GraphError, Tail
 from ttc.ports import Request
 from ttc.strategies import Best, Cascade, Greedy, Sample, SelfConsistency, Vote, confidence
 from ttc.testing import ScriptedVerifier
@@ -99,6 +99,30 @@ def test_unused_tokens_come_back_for_later_calls() -> None:
 
     assert run.outcome.usage.calls == 10
     assert run.outcome.usage.tokens == PROMPT + 30
+
+
+def test_calls_launched_at_once_never_hold_more_than_there_is() -> None:
+    """OR-01: of eight that may use 30 of 100, three run at a time, also after one has failed."""
+
+    def script(request: Request) -> str | EngineError:
+        said = "one " * 9 + "two"
+        return EngineError("lost", output_tokens=10) if request.call.endswith("#1") else said
+
+    graph = Sample(n=8, max_tokens=30, at_least=30) >> Vote()
+    run = solved(graph, script, budget=Budget(tokens=PROMPT + 100))
+    usage, statuses = run.outcome.usage, [c.status for c in run.outcome.candidates]
+
+    assert run.engine.most_active == 3
+    assert (usage.calls, usage.tokens) == (8, PROMPT + 80)
+    assert statuses == ["finished", "failed", *["finished"] * 6]
+
+
+def test_a_call_that_needs_more_than_there_is_is_refused() -> None:
+    """OR-01, last case."""
+    graph = Sample(n=2, max_tokens=101, at_least=101) >> Vote()
+    run = solved(graph, "It is 4.", budget=Budget(tokens=PROMPT + 100))
+
+    assert (run.engine.calls, run.outcome.stopped_by) == (0, "tokens")
 
 
 def test_a_refused_sample_ends_the_sampling_and_leaves_one_record() -> None:

@@ -77,14 +77,14 @@ def test_a_stream_that_trims_drops_one_space_that_comes_first(
 def test_a_stop_string_ends_the_text_before_it(
     texts: list[str], stops: list[str], expected: str, stop: str | None
 ) -> None:
-    """No part of a stop string is given out, and what only looked like one is."""
+    """ST-01: No part of a stop string is given out, and what only looked like one is."""
     pieces, found = run([text.encode() for text in texts], stops)
 
     assert ("".join(pieces), found) == (expected, stop)
 
 
 def test_text_that_may_become_a_stop_string_is_held_back() -> None:
-    """No piece ends in a beginning of the stop string."""
+    """ST-01: No piece ends in a beginning of the stop string."""
     stops = StopStrings(["END"])
 
     assert [stops.feed(text).text for text in (".E", "N", "T")] == [".", "", "ENT"]
