@@ -121,10 +121,12 @@ def measures(config: Config, results: Iterable[Result]) -> list[CellMeasures]:
     """What every cell came to that has results, in the order of the configuration."""
     cells = {cell.key: cell for cell in config.cells}
     sizes = {task.name: task.num_problems * config.repeats for task in config.tasks}
+    # how long it takes to read a pool tells nothing of how long its samples took
+    known = tuple(name for name in RESOURCES if config.pool is None or name != "seconds")
     found: dict[str, _Sum] = {}
     for result in results:
         if result.cell in cells:
-            found.setdefault(result.cell, _Sum()).add(result)
+            found.setdefault(result.cell, _Sum(known)).add(result)
     return [
         found[key].measured(cell, sizes[cell.task], config.seed)
         for key, cell in cells.items()
@@ -135,7 +137,8 @@ def measures(config: Config, results: Iterable[Result]) -> list[CellMeasures]:
 class _Sum:
     """Adds results up; texts are not kept."""
 
-    def __init__(self) -> None:
+    def __init__(self, resources: Sequence[str]) -> None:
+        self._resources = resources
         self._values: dict[str, list[float]] = defaultdict(list)
         self._spends: dict[str, dict[str, list[float | None]]] = defaultdict(
             lambda: defaultdict(list)
@@ -178,7 +181,7 @@ class _Sum:
 
     def _take_spends(self, result: Result) -> None:
         usage = result.usage
-        for resource in RESOURCES:
+        for resource in self._resources:
             self._spends[resource][result.problem].append(usage.get(resource, 0.0))
         seconds = usage.get("seconds")
         if result.overhead_s is not None and seconds:

@@ -107,6 +107,15 @@ def test_what_was_not_measured_everywhere_is_unknown() -> None:
     assert cell.spend("cost_usd") is None
 
 
+@pytest.mark.parametrize("pool", [None, "pool.jsonl, 2 completions, digest 0"])
+def test_what_reading_a_pool_takes_is_no_spend(pool: str | None) -> None:
+    """Its samples took their seconds when they were drawn, which nobody recorded."""
+    config = _config(2, arms=(Arm(name="one", strategy="greedy()"),), pool=pool)
+    results = [_result(config, "one", i, 1.0, usage={"tokens": 4, "seconds": 2}) for i in range(2)]
+    (cell,) = measures(config, results)
+    assert (cell.spend("tokens"), cell.spend("seconds")) == (4, None if pool else 2)
+
+
 def test_what_a_fault_has_spent_counts_and_is_never_nothing() -> None:
     """Where it is known it stands in the mean; where it is not, the problem is left out of it."""
     config = _config(3, arms=(Arm(name="a", strategy="greedy()"),))
