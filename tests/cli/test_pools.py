@@ -52,6 +52,18 @@ def test_a_pool_is_drawn_and_gone_on_with(
     assert (calls, engine.calls) == (4, 6)
 
 
+def test_a_model_that_there_is_not_leaves_no_pool_behind(
+    tmp_path: Path, task: str, run_ttc: Cli
+) -> None:
+    """Neither a folder nor a file; with a model, both are made."""
+    path = tmp_path / "new" / "pool.jsonl"
+
+    done = run_ttc("sample", task, "-o", str(path), "--model", "nosuch")
+
+    assert "no model 'nosuch'" in done.stderr
+    assert not path.parent.exists()
+
+
 def test_a_question_is_solved_on_a_pool_and_not_kept(
     pool: str, run_ttc: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

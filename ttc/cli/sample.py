@@ -67,8 +67,8 @@ def sample(  # noqa: PLR0913 - every option of the command
     except ModuleNotFoundError as error:
         raise Fault(str(error)) from error
     with (
-        PoolFile(output) as file,
         engine_of(model, arithmetic, speculate, acceptance) as engine,
+        PoolFile(output) as file,
         _progress() as progress,
     ):
         drawn = asyncio.run(draw(asked.problems, engine, file, plan, progress=progress))
