@@ -251,6 +251,12 @@ def test_a_budget_of_no_limit_is_refused() -> None:
         budgets_of("tokns=5")
 
 
+@pytest.mark.parametrize("text", ["tokens=1,000", "tokens=4,000,calls=2", "calls=2,tokens=1,00"])
+def test_a_thousand_with_a_comma_is_not_taken_for_two_budgets(text: str) -> None:
+    with pytest.raises(Fault, match="write 1000 as 1000, and not as 1,000"):
+        budgets_of(text)
+
+
 def test_compare_tells_a_difference_and_shows_where(
     run_ttc: Cli, use_engine: Use, task: str, tmp_path: Path
 ) -> None:

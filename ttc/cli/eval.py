@@ -158,6 +158,10 @@ def budgets_of(text: str) -> list[Budget]:
         name, sign, value = part.partition("=")
         if sign:
             limits.append((name, [value]))
+        elif limits and name.isdecimal() and name != "0" and name.startswith("0"):
+            raise Fault(
+                f"--budget: {one_line(repr(text), 40)}: write 1000 as 1000, and not as 1,000"
+            )
         elif limits:
             limits[-1][1].append(name)
         else:
