@@ -59,7 +59,8 @@ class HttpVerifier:
     roles: frozenset[str] = field(default=frozenset(), init=False)
 
     def __post_init__(self) -> None:
-        parts = urlsplit(self.url)
+        url: object = self.url
+        parts = urlsplit(url if isinstance(url, str) else "")
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ValueError(f"url is http://… or https://…, not {self.url!r}")
         if parts.username is not None or parts.password is not None:

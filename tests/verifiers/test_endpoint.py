@@ -211,6 +211,7 @@ def test_a_token_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> 
     [
         ({"url": "file:///etc/passwd"}, "url is http"),
         ({"url": "http://"}, "url is http"),
+        ({"url": 8000}, "url is http.*not 8000"),
         ({"url": "http://me:secret@host/"}, "no password"),
         ({"range": (1.0, 0.0)}, "the lower one first"),
         ({"seconds": 0}, "are positive"),
