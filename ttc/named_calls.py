@@ -22,8 +22,8 @@ from ttc.registry import lookup, names, third_parties
 __all__ = ["GROUPS", "Call", "Unnamed", "call_of", "made", "maker"]
 
 GROUPS = ("nodes", "verifiers")
-_BY_PLACE = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 """The groups of the registry whose names graphs are made of."""
+_BY_PLACE = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 
 
 class Unnamed(Exception):

@@ -21,7 +21,7 @@ __all__ = ["human_eval_asked", "public_examples"]
 
 _GIVES = re.compile(r"\s*(?:#\s*)?(?:={1,2}>?|->|[\u2192\u279e]|(?:should )?returns?\b)\s*")
 _REMARK = re.compile(r"\.?\s*(?:#.*|\([^()]*\)|\"\"\"|\'\'\')?\s*$")
-_LONG = 1000
+_LONG = 1000  # characters in which either side of an example ends
 _ASK = "Complete this function. Answer with one block of Python that holds all of it.\n\n"
 
 

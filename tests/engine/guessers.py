@@ -84,4 +84,4 @@ def trunks(
     sides: Seq[Seq[float]] = (),
 ) -> list[int]:
     """The same, but for side chains."""
-    return [len(chain) for chain in chains] + [0] * len(sides)
+    return [*everything(budget, chains), *[0] * len(sides)]
