@@ -41,6 +41,7 @@ PARITY_SAMPLES ?= 16
 MATH500_SAMPLES ?= 16
 CHAIN_SUM_SAMPLES ?= 64
 TABLE_TOKENS ?= 1000,2000,4000
+MATH500_TOKENS ?= 2000,4000,8000
 LIVE_TOKENS ?= 1000,4000
 AGENT_TOKENS ?= 2000
 else ifeq ($(SIZE),small)
@@ -60,6 +61,7 @@ PARITY_SAMPLES ?= 8
 MATH500_SAMPLES ?= 8
 CHAIN_SUM_SAMPLES ?= 16
 TABLE_TOKENS ?= 1000,2000
+MATH500_TOKENS ?= 2000,4000
 LIVE_TOKENS ?= 1000
 AGENT_TOKENS ?= 1000
 else
@@ -68,28 +70,35 @@ endif
 GSM8K_DEV_SAMPLES ?= 16
 REPEATS ?= 8
 
-SAMPLE = $(TTC) sample --data $(DATA) --temperature 0.8 --max-tokens 400 --seed 1
+# Tokens of an answer at most; those of MATH-500 are longer: 400 tokens cut every second one.
+MOST_TOKENS = 400
+GREEDY_TOKENS = 1000
+%math500: MOST_TOKENS = 1000
+%math500: GREEDY_TOKENS = 2000
+table-math500: TABLE_TOKENS = $(MATH500_TOKENS)
+
+SAMPLE = $(TTC) sample --data $(DATA) --temperature 0.8 --max-tokens $(MOST_TOKENS) --seed 1
 EVAL = $(TTC) eval --data $(DATA) --seed 1
 FROM_POOL = --repeats $(REPEATS) --budget tokens=$(TABLE_TOKENS)
-GREEDY = --strategy "greedy: greedy(max_tokens=400)" --budget tokens=1000
-ONE = --strategy "one: sample(n=1, temperature=0.8, max_tokens=400) >> vote()"
-DRAWN = sample(n='budget', temperature=0.8, max_tokens=400)
+GREEDY = --strategy "greedy: greedy(max_tokens=$(MOST_TOKENS))" --budget tokens=$(GREEDY_TOKENS)
+ONE = --strategy "one: sample(n=1, temperature=0.8, max_tokens=$(MOST_TOKENS)) >> vote()"
+DRAWN = sample(n='budget', temperature=0.8, max_tokens=$(MOST_TOKENS))
 # The likeliest program that passes what the docstring shows; of a problem that shows nothing, the likeliest.
 TESTED = sequence_probability() >> unit_tests() >> best(by='unit_tests', then='sequence_probability')
 BEST = --strategy "best: $(DRAWN) >> sequence_probability() >> best()"
 VOTES = --strategy "vote: $(DRAWN) >> vote()" \
 	--strategy "weighted: $(DRAWN) >> sequence_probability() >> vote(weighted=True)" \
 	$(BEST)
-RULES = --strategy "beta: sample(n='budget', temperature=0.8, max_tokens=400, ahead=1) >> vote(stop=adaptive_consistency())" \
-	--strategy "e-process: sample(n='budget', temperature=0.8, max_tokens=400, ahead=1) >> vote(stop=anytime_valid())"
+RULES = --strategy "beta: sample(n='budget', temperature=0.8, max_tokens=$(MOST_TOKENS), ahead=1) >> vote(stop=adaptive_consistency())" \
+	--strategy "e-process: sample(n='budget', temperature=0.8, max_tokens=$(MOST_TOKENS), ahead=1) >> vote(stop=anytime_valid())"
 VOTED = --compare "vote > one" --compare "weighted > vote" --compare "best > vote"
-LIVE_VOTE = --strategy "vote: sample(n='budget', temperature=0.8, max_tokens=400, ahead=8) >> vote()"
-REFINE = --strategy "refine: sample(n=1, temperature=0.8, max_tokens=400) >> self_refine(rounds=2) >> vote()"
+LIVE_VOTE = --strategy "vote: sample(n='budget', temperature=0.8, max_tokens=$(MOST_TOKENS), ahead=8) >> vote()"
+REFINE = --strategy "refine: sample(n=1, temperature=0.8, max_tokens=$(MOST_TOKENS)) >> self_refine(rounds=2) >> vote()"
 STEPS = sequence_probability(), num_beams=2, beam_width=2, max_steps=12
 ACTS = n=16, ahead=1, max_turns=4, max_calls=6, max_tokens=384, temperature=0.8
 # A look takes four of the sixteen completions of a dev problem, and what it leads to at most the rest.
 MOST = $(firstword $(shell printf '%s\n' 12 $(SAMPLES) | sort -n))
-LOOK = --look "sample(n=4, temperature=0.8, max_tokens=400) >> vote()"
+LOOK = --look "sample(n=4, temperature=0.8, max_tokens=$(MOST_TOKENS)) >> vote()"
 
 POOLS = pool-gsm8k-dev pool-gsm8k pool-human_eval pool-math500 pool-game24 pool-chain_sum
 GREEDIES = greedy-tasks greedy-math500 greedy-large greedy-small
