@@ -108,7 +108,7 @@ TOOLS = agents-gsm8k agents-human_eval agents-chain_sum
 
 .NOTPARALLEL:
 .PHONY: proof smoke pools greedy tables allocators live agents plan chart first-chart parity parity-server \
-	parity-grader numerics help folder $(POOLS) $(GREEDIES) $(TABLES) $(SEARCHES) $(TOOLS)
+	parity-grader numerics page help folder $(POOLS) $(GREEDIES) $(TABLES) $(SEARCHES) $(TOOLS)
 
 proof: pools greedy tables allocators plan chart first-chart parity live agents ## all of it
 
@@ -252,6 +252,9 @@ agents-chain_sum:
 		--strategy "react: agent(tools=(calculator(), ), calls='react', constrain=True, $(ACTS)) >> vote()" \
 		--compare "calculator > plain" --compare "react > plain" -o $(RUN)/agents-chain_sum \
 		--json $(RESULTS)/proof_agents_chain_sum.json
+
+page: ## the tables of docs/measured.md, out of the results that are there
+	$(PY) -m ttc.benchmarks.report.page docs/measured.md benchmarks/results
 
 parity: parity-server parity-grader numerics ## whether others come to the same
 
