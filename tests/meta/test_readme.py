@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 import sys
+from dataclasses import dataclass
 
 import pytest
 
@@ -68,6 +69,58 @@ def test_a_table_is_written_as_the_command_shows_it() -> None:
 
 def _table(rows: list[dict[str, object]]) -> str:
     return "".join(f"{line}\n" for line in (*HEAD, *map(_row, rows)))
+
+
+@dataclass(frozen=True)
+class Gain:
+    """A line of the table of gains: which rows of which file it tells."""
+
+    task: str
+    file: str
+    strategy: str
+    called: str
+    tokens: int
+
+    def line(self) -> str:
+        rows = json.loads((RESULT.parent / f"{self.file}.json").read_text(encoding="utf-8"))["rows"]
+        found = {row["name"].partition(", ")[2]: row for row in rows}
+        at = f"tokens={self.tokens}"
+        one, own = (found[f"{name}, {at}"] for name in ("one", self.strategy))
+        verdict = found[f"{self.strategy} > one, {at}"]
+        assert verdict["verdict"] == "better"
+        gain = f"{verdict['difference_points']:+.1f} [{verdict['low']:.1f}, {verdict['high']:.1f}]"
+        cells = (
+            self.task,
+            f"{one['accuracy_percent']:.1f} %",
+            f"{self.called}, {self.tokens:,} tokens",
+            f"{own['accuracy_percent']:.1f} %",
+            gain,
+        )
+        return f"| {' | '.join(cells)} |\n"
+
+
+GAINS = [
+    Gain("GSM8K, Qwen2.5-Coder-0.5B", "proof_gsm8k", "vote", "a vote", 4000),
+    Gain(
+        "HumanEval, the same",
+        "proof_human_eval_tested",
+        "tested",
+        "what passes the docstring's examples",
+        2000,
+    ),
+    Gain("sums, SmolLM2-135M", "proof_chain_sum", "vote", "a vote", 4000),
+]
+
+
+def test_the_table_of_gains_holds_the_figures_of_the_results() -> None:
+    """Each is of a comparison that was named before the run, and came out better."""
+    head = (
+        "| task, model | one sample | with | comes to | gain in points |\n"
+        "|---|---:|---|---:|---:|\n"
+    )
+    table = README.partition("<!-- gains -->\n")[2].partition("<!-- /gains -->")[0]
+
+    assert table == head + "".join(gain.line() for gain in GAINS)
 
 
 def _row(row: dict[str, object]) -> str:
