@@ -69,6 +69,7 @@ $(error SIZE is full or small, not $(SIZE))
 endif
 GSM8K_DEV_SAMPLES ?= 16
 REPEATS ?= 8
+WIDE_TOKENS ?= 4000
 
 # Tokens of an answer at most; those of MATH-500 are longer: 400 tokens cut every second one.
 MOST_TOKENS = 400
@@ -95,6 +96,8 @@ VOTED = --compare "vote > one" --compare "weighted > vote" --compare "best > vot
 LIVE_VOTE = --strategy "vote: sample(n='budget', temperature=0.8, max_tokens=$(MOST_TOKENS), ahead=8) >> vote()"
 REFINE = --strategy "refine: sample(n=1, temperature=0.8, max_tokens=$(MOST_TOKENS)) >> self_refine(rounds=2) >> vote()"
 STEPS = sequence_probability(), num_beams=2, beam_width=2, max_steps=12
+# Two beams end long before 4,000 tokens are spent: six take about as many as a vote does.
+WIDE = sequence_probability(), num_beams=6, beam_width=2, max_steps=12
 ACTS = n=16, ahead=1, max_turns=4, max_calls=6, max_tokens=384, temperature=0.8
 # A look takes four of the sixteen completions of a dev problem, and what it leads to at most the rest.
 MOST = $(firstword $(shell printf '%s\n' 12 $(SAMPLES) | sort -n))
@@ -103,7 +106,7 @@ LOOK = --look "sample(n=4, temperature=0.8, max_tokens=$(MOST_TOKENS)) >> vote()
 POOLS = pool-gsm8k-dev pool-gsm8k pool-human_eval pool-math500 pool-game24 pool-chain_sum
 GREEDIES = greedy-tasks greedy-math500 greedy-large greedy-small
 TABLES = table-gsm8k table-human_eval table-math500 table-game24 table-chain_sum
-SEARCHES = live-gsm8k live-game24
+SEARCHES = live-gsm8k live-gsm8k-wide live-game24
 TOOLS = agents-gsm8k agents-human_eval agents-chain_sum
 
 .NOTPARALLEL:
@@ -221,6 +224,13 @@ live-gsm8k:
 		--strategy "ab-mcts: adaptive_branching_mcts(self_verify(), max_expansions=16, max_tokens=400, window=2) >> best()" $(REFINE) \
 		--compare "beam > vote" --compare "dvts > vote" --compare "ab-mcts > vote" --compare "refine > vote" \
 		-o $(RUN)/live-gsm8k --json $(RESULTS)/proof_live_gsm8k.json
+
+live-gsm8k-wide:
+	$(EVAL) "$(LIVE)" --model $(MODEL) --budget tokens=$(WIDE_TOKENS) $(LIVE_VOTE) \
+		--strategy "beam: beam_search($(WIDE)) >> vote(weighted=True)" \
+		--strategy "dvts: diverse_verifier_tree_search($(WIDE)) >> vote(weighted=True)" \
+		--compare "beam > vote" --compare "dvts > vote" \
+		-o $(RUN)/live-gsm8k-wide --json $(RESULTS)/proof_live_gsm8k_wide.json
 
 live-game24:
 	$(EVAL) "$(GAME24)" --model $(MODEL) --budget tokens=$(LIVE_TOKENS) $(LIVE_VOTE) $(REFINE) \
