@@ -82,4 +82,4 @@ def test_both_sizes_have_the_same_rows() -> None:
 def test_whatever_is_evaluated_leaves_a_summary() -> None:
     targets = ("greedy", "tables", "plan", "live", "agents")
     written = [c[c.index("--json") + 1] for c in _commands(*targets) if c[0] == "ttc"]
-    assert len(written) == len(set(written)) == 15
+    assert len(written) == len(set(written)) == 16
