@@ -36,7 +36,8 @@ class Calibration:
     num: int
     """Outcomes with a confidence."""
     error: float
-    """The mean distance of confidence and accuracy, over ten bins of equally many outcomes."""
+    """The mean distance of confidence and accuracy, over ten bins of equally many outcomes; where a
+    bin ends among equally sure ones, each of them counts as their mean."""
     brier: float
     """The mean square of confidence less grade."""
     risk_coverage: float
@@ -253,9 +254,9 @@ def calibration(pairs: Sequence[tuple[float, float]]) -> Calibration | None:
     ranked = sorted((pair for pair in pairs if 0 <= pair[0] <= 1), key=_surest)
     if not ranked:
         return None
-    num = len(ranked)
+    num, levelled = len(ranked), _levelled(ranked)
     edges = [num * place // _BINS for place in range(_BINS + 1)]
-    bins = [ranked[a:b] for a, b in pairwise(edges) if b > a]
+    bins = [levelled[a:b] for a, b in pairwise(edges) if b > a]
     error = sum(
         len(block) / num * abs(fmean(c for c, _ in block) - fmean(v for _, v in block))
         for block in bins
@@ -268,6 +269,15 @@ def calibration(pairs: Sequence[tuple[float, float]]) -> Calibration | None:
         risk_coverage=risk,
         curve=curve,
     )
+
+
+def _levelled(ranked: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """The same, with the mean of equally sure ones for each of them, as none comes first."""
+    found: list[tuple[float, float]] = []
+    for confidence, block in groupby(ranked, key=lambda pair: pair[0]):
+        values = [value for _, value in block]
+        found += [(confidence, fmean(values))] * len(values)
+    return found
 
 
 def _curve(ranked: Sequence[tuple[float, float]]) -> tuple[tuple[tuple[float, float], ...], float]:

@@ -156,6 +156,15 @@ def test_calibration_of_a_sure_and_right_selector_is_perfect() -> None:
     assert found.curve[0] == (0.5, 1.0)
 
 
+def test_equally_sure_outcomes_are_calibrated_by_their_mean() -> None:
+    """A confidence of one half that is right in half of all cases, alone and beside a sure one."""
+    halves = [(0.5, float(i % 2)) for i in range(50)]
+    for pairs in (halves, halves + [(1.0, 1.0)] * 33, halves + [(0.0, 0.0)] * 7):
+        found = calibration(pairs)
+        assert found is not None
+        assert found.error == pytest.approx(0.0)
+
+
 def test_the_risk_over_coverages_is_that_by_hand() -> None:
     """Right, wrong, right by falling confidence: risks 0, 1/2 and 1/3."""
     found = calibration([(0.9, 1.0), (0.8, 0.0), (0.7, 1.0)])
