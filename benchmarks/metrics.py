@@ -106,39 +106,64 @@ def maj_at_k(answers: Sequence[Hashable | None], correct: Sequence[bool], k: int
     n = _check_lengths(answers, correct)
     if k < 1 or n < 2 * k:
         raise ValueError(f"maj@{k} needs k >= 1 and at least {2 * k} samples of a problem, not {n}")
-    right = {answer for answer, is_right in zip(answers, correct, strict=True) if is_right}
     counts = Counter(answers)
     silent = counts.pop(None, 0)
-    ways = 0.0
-    for answer in right - {None}:
-        others = [count for rival, count in counts.items() if rival != answer]
-        for votes in range(1, min(k, counts[answer]) + 1):
-            own = math.comb(counts[answer], votes)
-            ways += own * _ways_to_lead(others, silent, votes, k - votes)
-    return ways / math.comb(n, k)
+    rows = {count: [math.comb(count, i) for i in range(k + 1)] for count in set(counts.values())}
+    whole, parts = math.comb(n, k), []
+    for answer, worth in _worths(answers, correct).items():
+        others = [rows[count] for rival, count in counts.items() if rival != answer]
+        for votes in range(1, min(k, counts[answer]) + 1) if worth else ():
+            own = rows[counts[answer]][votes]
+            leads = _ways_to_lead(others, silent, votes, k - votes)
+            # whole numbers outgrow a float; the quotient of two does not
+            parts += [worth * (own * ways / (whole * (1 + ties))) for ties, ways in leads.items()]
+    return min(1.0, math.fsum(parts))
 
 
-def _ways_to_lead(others: Sequence[int], silent: int, votes: int, rest: int) -> float:
-    """The ways to draw `rest` samples of rivals that have at most `votes` each, shared by ties."""
+def _worths(answers: Sequence[Hashable | None], correct: Sequence[bool]) -> dict[Hashable, float]:
+    """How right each answer is: the share of its samples, where graders tell equal ones apart."""
+    grades: dict[Hashable, list[bool]] = {}
+    for answer, is_right in zip(answers, correct, strict=True):
+        if answer is not None:
+            grades.setdefault(answer, []).append(is_right)
+    return {answer: fmean(mine) for answer, mine in grades.items()}
+
+
+def _ways_to_lead(
+    others: Sequence[Sequence[int]], silent: int, votes: int, rest: int
+) -> dict[int, int]:
+    """The ways to draw `rest` samples with at most `votes` of each rival, by how many rivals tie.
+
+    A rival with fewer samples than that can do no more harm than samples without an answer.
+
+    Args:
+        others: of each rival in how many ways 0, 1, 2 and more of its samples are drawn.
+        silent: samples without an answer.
+        votes: of the answer that leads.
+        rest: how many samples are not its own.
+    """
+    rivals = [row for row in others if row[votes]]
+    harmless = silent + sum(row[1] for row in others if not row[votes])
     ways: dict[tuple[int, int], int] = {(0, 0): 1}  # by samples drawn, and rivals that tie
-    for count in others:
+    for row in rivals:
         grown: dict[tuple[int, int], int] = {}
         for (drawn, ties), known in ways.items():
-            for more in range(min(count, votes, rest - drawn) + 1):
+            for more in range(min(votes, rest - drawn) + 1):
                 place = drawn + more, ties + (more == votes)
-                grown[place] = grown.get(place, 0) + known * math.comb(count, more)
+                grown[place] = grown.get(place, 0) + known * row[more]
         ways = grown
-    return sum(
-        known * math.comb(silent, rest - drawn) / (1 + ties)
-        for (drawn, ties), known in ways.items()
-    )
+    found: dict[int, int] = {}
+    for (drawn, ties), known in ways.items():
+        found[ties] = found.get(ties, 0) + known * math.comb(harmless, rest - drawn)
+    return found
 
 
 def best_of_k(scores: Sequence[float], correct: Sequence[bool], k: int) -> float:
     """The chance that the best-scored of k samples of a problem is right.
 
     With the n samples sorted by score, the one at rank j is the best of k with probability
-    `C(j - 1, k - 1) / C(n, k)`; samples of equal score share what their ranks are worth.
+    `C(j - 1, k - 1) / C(n, k)`; samples of equal score share what their ranks are worth. That is
+    how much less often all k lie below rank j than below rank j + 1, `C(j, k) / C(n, k)`.
 
     Source: the order statistics of a subset that is drawn without replacement.
     """
@@ -147,14 +172,16 @@ def best_of_k(scores: Sequence[float], correct: Sequence[bool], k: int) -> float
         raise ValueError(f"best-of-{k} needs at least {k} samples, and at least 1; there are {n}")
     if not all(map(math.isfinite, scores)):
         raise ValueError("a score that is not finite has no rank; leave such samples out")
-    ranked = sorted(zip(scores, correct, strict=True))
-    total, rank = 0.0, 0
+    ranked = sorted(zip(scores, correct, strict=True), reverse=True)
+    parts, above, beaten = [], 0, 1.0  # beaten: how often all k lie below what was seen
     for _, block in groupby(ranked, key=lambda pair: pair[0]):
         grades = [is_right for _, is_right in block]
-        worth = sum(math.comb(rank + i, k - 1) for i in range(len(grades)))
-        total += fmean(grades) * (worth / math.comb(n, k))
-        rank += len(grades)
-    return total
+        before = beaten
+        for place in range(above, above + len(grades)):
+            beaten *= (n - k - place) / (n - place)  # 0 from place n - k on
+        parts.append(fmean(grades) * (before - beaten))
+        above += len(grades)
+    return min(1.0, math.fsum(parts))
 
 
 def weighted_at_k(
@@ -196,13 +223,13 @@ def weighted_at_k(
     if not found:
         return 0.0
     member = numpy.array([[answer == one for one in found] for answer in answers], dtype=float)
-    grades = dict(zip(answers, correct, strict=True))
-    right = numpy.array([grades[one] for one in found])
+    worths = _worths(answers, correct)
+    right = numpy.array([float(worths[one]) for one in found])
     chosen = numpy.random.default_rng(seed).random((draws, n)).argsort(axis=1)[:, :k]
     tallies = (known[chosen][:, :, None] * member[chosen]).sum(axis=1)
     votes = member[chosen].sum(axis=1)
     tallies = numpy.where(tallies.any(axis=1, keepdims=True), tallies, votes)
-    leading = (tallies >= tallies.max(axis=1, keepdims=True) - _ROUNDING) & (votes > 0)
+    leading = (tallies >= tallies.max(axis=1, keepdims=True) * (1 - _ROUNDING)) & (votes > 0)
     shares = (leading * right).sum(axis=1) / numpy.maximum(leading.sum(axis=1), 1)
     return float(shares.mean())
 

@@ -20,6 +20,7 @@ from ttc.benchmarks.metrics import (
     maj_at_k,
     paired_bootstrap,
     pass_at_k,
+    weighted_at_k,
     wilson,
 )
 
@@ -109,6 +110,47 @@ def test_best_of_k_needs_k_samples() -> None:
     """As pass@k does."""
     with pytest.raises(ValueError, match=r"best-of-3 needs at least 3 samples.*there are 2"):
         best_of_k([0.1, 0.2], [True, False], 3)
+
+
+def test_a_chance_is_never_more_than_one() -> None:
+    """All right, by any numbers of samples: intervals refuse a share above 1."""
+    random = Random(5)
+    for n in range(1, 60):
+        scores = [random.random() for _ in range(n)]
+        assert all(0.9999 < best_of_k(scores, [True] * n, k) <= 1.0 for k in range(1, n + 1))
+        answers = [random.choice("abc") for _ in range(n)]
+        assert all(0.9999 < maj_at_k(answers, [True] * n, k) <= 1 for k in range(1, n // 2 + 1))
+
+
+def test_thousands_of_samples_are_within_reach() -> None:
+    """2,200 samples, of which all but 200 are right: more subsets than a float can count."""
+    answers = ["a"] * 2000 + ["b"] * 200
+    correct = [answer == "a" for answer in answers]
+
+    assert maj_at_k(answers, correct, 1024) == pytest.approx(1.0)
+    assert best_of_k(list(range(2200, 0, -1)), correct, 1024) == pytest.approx(1.0)
+
+
+def test_an_answer_that_a_grader_finds_right_in_one_spelling_alone_is_worth_its_share() -> None:
+    """Equal answers of which one in two is right: whoever votes for them is right half the time."""
+    answers, correct = ["a", "a", "a", "a"], [True, False, True, False]
+
+    assert maj_at_k(answers, correct, 2) == 0.5
+    assert maj_at_k(answers, correct[::-1], 2) == 0.5
+    assert weighted_at_k(answers, [1.0] * 4, correct, 2, seed=0) == 0.5
+    assert weighted_at_k(answers, [1.0] * 4, correct[::-1], 2, seed=0) == 0.5
+
+
+def test_a_weighted_vote_does_not_depend_on_the_scale_of_its_weights() -> None:
+    """Weights of which each is a millionth of a millionth of a millionth, or as much larger."""
+    answers, weights = ["a", "b", "a", "b"], [3.0, 1.0, 3.0, 1.0]
+    correct = [answer == "a" for answer in answers]
+
+    values = {
+        weighted_at_k(answers, [weight * scale for weight in weights], correct, 2, seed=0)
+        for scale in (1e-18, 1.0, 1e18)
+    }
+    assert len(values) == 1
 
 
 def test_maj_at_k_agrees_with_enumeration() -> None:
