@@ -7,7 +7,6 @@ call is handed to the engine in the very step in which it is admitted, so what i
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, cast
@@ -20,6 +19,7 @@ from ttc.frozen import changed
 from ttc.journal import derive_seed, fingerprint
 from ttc.ports import Generation, Request, Steerable
 from ttc.run import Run
+from ttc.safe_text import safe_logger
 from ttc.types import (
     Branch,
     Chunk,
@@ -29,7 +29,7 @@ from ttc.types import (
 
 __all__ = ["Call", "Plan"]
 
-_log = logging.getLogger(__name__)
+_log = safe_logger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,6 @@ next step is over. What changed a run is named in `Outcome.timing_dependent`.
 from __future__ import annotations
 
 import asyncio
-import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from ttc.prices import Price, check_limits
 from ttc.resources import LOGICAL, MEASURED, RESERVED, UNITS, in_units, shares
+from ttc.safe_text import safe_logger
 from ttc.types import Budget, Usage
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Control"]
 
-_log = logging.getLogger(__name__)
+_log = safe_logger(__name__)
 
 
 class Control:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import logging
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Future
@@ -27,7 +26,6 @@ from ttc.usage import NO_USAGE, Usage
 __all__ = ["EngineCall", "deliver", "interrupt"]
 
 T = TypeVar("T")
-_log = logging.getLogger(__name__)
 
 
 class EngineCall(ABC):

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import threading
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
+from ttc.safe_text import safe_logger
+
 __all__ = ["on_the_loop"]
 
 T = TypeVar("T")
-_log = logging.getLogger(__name__)
+_log = safe_logger(__name__)
 
 _SETTLING_S = 10.0
 _lock = threading.Lock()

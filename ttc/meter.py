@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Mapping
 
 from ttc.budget import in_units
 from ttc.frozen import changed
 from ttc.ports import Engine, Generation, Reading
 from ttc.prices import Price
+from ttc.safe_text import safe_logger
 from ttc.types import UNMEASURED, Usage
 
 __all__ = ["Meter"]
 
-_log = logging.getLogger(__name__)
+_log = safe_logger(__name__)
 
 
 class Meter:

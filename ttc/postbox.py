@@ -8,17 +8,18 @@ all that are there.
 from __future__ import annotations
 
 import asyncio
-import logging
 import threading
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 from weakref import WeakKeyDictionary
 
+from ttc.safe_text import safe_logger
+
 __all__ = ["Posting", "post"]
 
 T = TypeVar("T")
-_log = logging.getLogger(__name__)
+_log = safe_logger(__name__)
 
 
 class _Postbox:

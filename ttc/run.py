@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import logging
 from collections.abc import Callable, Coroutine, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -16,6 +15,7 @@ from ttc.journal import Journal, in_order
 from ttc.ports import Clock, Engine, Timer
 from ttc.prices import Price
 from ttc.prompt_tree import PromptTree
+from ttc.safe_text import safe_logger
 from ttc.stopwatch import Part, Stopwatch
 from ttc.types import Branch, Budget, Candidate, Event, EventKind, Problem, Record
 from ttc.usage import NO_USAGE, Usage
@@ -43,7 +43,7 @@ _MOST_CANCELLATIONS = 100
 _MOST_LATE_CANCELLATIONS = 5
 
 U = TypeVar("U")
-_log = logging.getLogger(__name__)
+_log = safe_logger(__name__)
 
 
 def _nothing() -> None:

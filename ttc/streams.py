@@ -10,7 +10,6 @@ neither is used here, and a lint rule and a test forbid both to nodes.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Iterable
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
@@ -18,13 +17,14 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 from ttc.errors import BudgetExceeded, EngineError, NodeError, RecordError, Revoked
 from ttc.pace import Pace
 from ttc.resources import LOGICAL
+from ttc.safe_text import safe_logger
 from ttc.types import Candidate
 
 __all__ = ["Owner", "PumpStream", "calls_behind", "generator", "iterate", "ordered_map"]
 
 T = TypeVar("T")
 U = TypeVar("U")
-_log = logging.getLogger(__name__)
+_log = safe_logger(__name__)
 
 
 class Owner(Protocol):

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import inspect
-import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -22,6 +21,7 @@ from ttc.errors import EngineError
 from ttc.messages import ToolCall
 from ttc.ports import Scope, Timer
 from ttc.run import Run
+from ttc.safe_text import safe_logger
 from ttc.spent_call import PASSED_ON, SpentCall
 from ttc.tools.port import Arguments, Confirm, Tool, ToolResult
 from ttc.types import Record
@@ -29,7 +29,7 @@ from ttc.work import Work
 
 __all__ = ["UNKNOWN_EFFECT", "Asked", "ToolUse"]
 
-_log = logging.getLogger(__name__)
+_log = safe_logger(__name__)
 
 UNKNOWN_EFFECT = (
     "The call was begun and cut. Whether it had its effect is unknown, and it is not made again."

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -12,13 +11,14 @@ from ttc.errors import EngineError, VerifierError
 from ttc.journal import fingerprint
 from ttc.ports import Scope, Verifier, parts_of
 from ttc.run import Run
+from ttc.safe_text import safe_logger
 from ttc.spent_call import PASSED_ON, SpentCall
 from ttc.types import Candidate, Record, Score
 from ttc.work import Work
 
 __all__ = ["VerifierCall"]
 
-_log = logging.getLogger(__name__)
+_log = safe_logger(__name__)
 
 
 class VerifierCall(SpentCall[tuple[Score, ...]]):

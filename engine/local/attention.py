@@ -17,7 +17,6 @@ Shapes: rows R, query heads H, key heads K, queries per key head G = H / K, head
 
 from __future__ import annotations
 
-import logging
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -25,10 +24,11 @@ from dataclasses import dataclass
 import torch
 
 from ttc.engine.local.plan import PAGE, Span
+from ttc.safe_text import safe_logger
 
 __all__ = ["CHUNK", "Attention"]
 
-logger = logging.getLogger(__name__)
+logger = safe_logger(__name__)
 
 CHUNK = 64
 """Positions of a partial result. It decides bits."""

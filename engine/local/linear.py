@@ -11,16 +11,17 @@ which passes where rows come in multiples of 4.
 from __future__ import annotations
 
 import itertools
-import logging
 from collections.abc import Callable
 from typing import Protocol
 
 import torch
 import torch.nn.functional as F
 
+from ttc.safe_text import safe_logger
+
 __all__ = ["Kernel", "Linear", "LinearFactory", "onednn", "padded", "tiled"]
 
-logger = logging.getLogger(__name__)
+logger = safe_logger(__name__)
 
 _TILE_ROWS = 16
 _PROBE_ROWS = (1, 1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 16, 17, 24, 33, 65, 130)

@@ -5,7 +5,6 @@ Opening a GGUF file imports no torch, so that `load` can do both at once.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -20,6 +19,7 @@ from ttc.engine.local.files.tensor import Tensor
 from ttc.engine.local.text.prompt import ChatTemplate
 from ttc.engine.local.text.tokenizer import TextTokens
 from ttc.errors import EngineError, ModelFileError
+from ttc.safe_text import safe_logger
 
 if TYPE_CHECKING:
     from ttc.engine.local.files.folder import Folder
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Device", "KVType", "ModelSource", "Progress", "open_model"]
 
-logger = logging.getLogger(__name__)
+logger = safe_logger(__name__)
 
 Device = Literal["cpu", "cuda"]
 """Where a model computes."""

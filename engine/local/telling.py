@@ -6,7 +6,6 @@ that stops reading keeps nobody else waiting, and what it has not read is bounde
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections import deque
@@ -14,11 +13,12 @@ from collections.abc import Callable
 from collections.abc import Sequence as Seq
 from typing import Generic, Protocol, TypeVar
 
+from ttc.safe_text import safe_logger
 from ttc.types import Chunk
 
 __all__ = ["Listener", "Teller"]
 
-logger = logging.getLogger(__name__)
+logger = safe_logger(__name__)
 
 _MOST_UNREAD = 256
 _PATIENCE_S = 1.0  # a thread that tells may have to wait for a processor

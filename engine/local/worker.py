@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -15,11 +14,12 @@ from ttc.engine.local.call import Call
 from ttc.engine.local.cutting import Cutter
 from ttc.engine.local.sequence import Sequence
 from ttc.errors import EngineError
+from ttc.safe_text import safe_logger
 from ttc.types import Branch, Usage
 
 __all__ = ["LocalGeneration", "Worker"]
 
-logger = logging.getLogger(__name__)
+logger = safe_logger(__name__)
 
 _CLOSE_S = 30.0  # longer than any step
 

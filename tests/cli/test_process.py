@@ -76,6 +76,24 @@ def test_ctrl_c_is_one_line_and_exit_code_130() -> None:
     assert (process.returncode, out, err) == (130, "", "ttc: interrupted\n")
 
 
+def test_the_traceback_of_a_bug_cannot_steer_the_terminal() -> None:
+    """It may quote a model: control characters are shown as a mark, and no line looks like ours."""
+    script = (
+        "import ttc.registry; from ttc.cli import main\n"
+        "def broken(model, progress=None):\n"
+        "    raise RuntimeError('\\x1b[2J\\nttc: all is well')\n"
+        "ttc.registry.load_engine = broken; main()"
+    )
+    command = [sys.executable, "-c", script, "solve", "q"]
+
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+    assert done.returncode == 1
+    assert "RuntimeError" in done.stderr
+    assert "\x1b" not in done.stderr
+    assert "\nttc: all is well" not in done.stderr
+
+
 @posix
 def test_a_broken_pipe_is_quiet() -> None:
     """As with `ttc graph ... | head -0`."""

@@ -66,6 +66,20 @@ def test_the_library_prints_nothing() -> None:
     assert prints == []
 
 
+def test_whoever_logs_does_so_by_a_safe_logger() -> None:
+    """Texts of others forge no line; the server's own lines are JSON, without any text."""
+    own = {"ttc.safe_text", "ttc.serve.logs", "ttc.cli.serve", "ttc.benchmarks.perf.soak"}
+    loggers = [
+        f"{source.path}:{node.lineno}"
+        for source in library()
+        for node in ast.walk(source.tree)
+        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("getLogger")
+        if source.module not in own
+    ]
+
+    assert loggers == []
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_a_page_names_no_folder_of_one_machine_and_no_registry(page: Path) -> None:
     """Whoever reads it has another machine."""

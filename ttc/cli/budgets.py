@@ -6,7 +6,8 @@ import math
 from dataclasses import fields
 
 from ttc.budget import LOGICAL
-from ttc.cli.terminal import Fault, one_line
+from ttc.cli.terminal import Fault
+from ttc.safe_text import one_line
 from ttc.types import Budget, Outcome
 
 __all__ = ["parse_budget", "shortage"]

@@ -6,8 +6,9 @@ from typing import Annotated, Any
 
 import typer
 
-from ttc.cli.terminal import Fault, counted, one_line, printable, say, show, table
+from ttc.cli.terminal import Fault, counted, say, show, table
 from ttc.registry import room
+from ttc.safe_text import one_line, printable
 
 __all__ = ["compare"]
 

@@ -11,8 +11,9 @@ from urllib.parse import urlsplit
 import typer
 
 from ttc.cli.outcomes import SCHEMA_VERSION
-from ttc.cli.terminal import one_line, say, show, table
+from ttc.cli.terminal import say, show, table
 from ttc.config import Setting, config_file, hub_token, settings
+from ttc.safe_text import one_line
 
 __all__ = ["config"]
 

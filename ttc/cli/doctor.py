@@ -16,9 +16,10 @@ from typing import Annotated, Any
 import typer
 
 from ttc.cli.models import where
-from ttc.cli.terminal import one_line, show, table
+from ttc.cli.terminal import show, table
 from ttc.errors import EngineError, SandboxError
 from ttc.registry import DISTRIBUTION, SERVED, install_hint, room
+from ttc.safe_text import one_line
 from ttc.sandbox.zygote import Zygote
 
 __all__ = ["doctor"]

@@ -14,9 +14,10 @@ from ttc.cli.engines import DEFAULT_MODEL, MODEL_HELP, default_model, engine_of
 from ttc.cli.progress import bars
 from ttc.cli.result_files import JsonFile, check_target, write_result
 from ttc.cli.strategies import ARM_HELP, arm_text
-from ttc.cli.terminal import Fault, counted, note, one_line, say, show, table
+from ttc.cli.terminal import Fault, counted, note, say, show, table
 from ttc.config import settings
 from ttc.registry import room
+from ttc.safe_text import one_line
 from ttc.sandbox.zygote import SandboxChoice
 from ttc.types import Budget
 

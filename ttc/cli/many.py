@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from ttc.cli.outcomes import as_json
-from ttc.cli.terminal import Fault, counted, one_line, say, show, table
+from ttc.cli.terminal import Fault, counted, say, show, table
+from ttc.safe_text import one_line
 from ttc.solve import solve_many
 from ttc.strict_json import pretty
 from ttc.types import AnswerFormat, Budget, Outcome, Problem

@@ -9,8 +9,9 @@ from typing import Annotated, Any
 import typer
 
 from ttc.cli.outcomes import SCHEMA_VERSION
-from ttc.cli.terminal import one_line, say, show, table
+from ttc.cli.terminal import say, show, table
 from ttc.registry import room
+from ttc.safe_text import one_line
 
 __all__ = ["models", "where"]
 

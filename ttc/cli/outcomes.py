@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from ttc.cli.terminal import counted, one_line, printable, say, show, table
+from ttc.cli.terminal import counted, say, show, table
 from ttc.registry import room
+from ttc.safe_text import one_line
 from ttc.strict_json import pretty
 from ttc.types import Candidate, Outcome
 
@@ -70,14 +71,14 @@ def show_outcome(outcome: Outcome) -> None:
 
 def _headline(outcome: Outcome) -> str:
     if outcome.answer is not None:
-        return printable(outcome.answer)
+        return outcome.answer
     count = counted(len(outcome.candidates), "candidate")
     if outcome.stopped_by == "no_finite_score":
         return f"no answer: no verifier could score any of {count}"
     if outcome.stopped_by == "abstained":
         return f"no answer: the one among {count} was not sure enough"
     if len(outcome.candidates) == 1:
-        return f"no answer was found; the text:\n\n{printable(outcome.candidates[0].text.strip())}"
+        return f"no answer was found; the text:\n\n{outcome.candidates[0].text.strip()}"
     return f"no answer was found in {count}"
 
 

@@ -17,7 +17,8 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from ttc.cli.terminal import is_live, note, one_line
+from ttc.cli.terminal import is_live, note
+from ttc.safe_text import one_line
 
 __all__ = ["Lines", "bars"]
 
@@ -36,7 +37,7 @@ def bars(config: Any, shard: Any) -> Iterator[Callable[[Any], None]]:
         yield Lines(sum(sizes.values()) * cells)
         return
     columns = (
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=24),
         MofNCompleteColumn(),
         TextColumn("{task.fields[accuracy]}"),

@@ -7,8 +7,9 @@ from typing import Annotated, Any
 import typer
 
 from ttc.cli.outcomes import SCHEMA_VERSION
-from ttc.cli.terminal import Fault, counted, one_line, say, show, table
+from ttc.cli.terminal import Fault, counted, say, show, table
 from ttc.journal.runs import RunInfo, info, list_runs, path_of, remove
+from ttc.safe_text import one_line
 from ttc.strict_json import pretty
 
 __all__ = ["question_of", "runs"]

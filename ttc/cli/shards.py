@@ -17,7 +17,8 @@ from ttc.cli.engines import MODEL_HELP, default_model
 from ttc.cli.many import read_problems
 from ttc.cli.outcomes import SCHEMA_VERSION
 from ttc.cli.strategies import STRATEGY_HELP, strategy_text
-from ttc.cli.terminal import Fault, counted, note, one_line, say, show, table
+from ttc.cli.terminal import Fault, counted, note, say, show, table
+from ttc.safe_text import one_line
 from ttc.shards import LOCAL, Merged, Plan, merge, run_shard, start
 from ttc.text_form import parse
 from ttc.types import Budget

@@ -25,10 +25,11 @@ from ttc.cli.many import read_problems, show_outcomes, solve_problems
 from ttc.cli.outcomes import as_json, failure, show_outcome
 from ttc.cli.steering import steerable
 from ttc.cli.strategies import STRATEGY_HELP, strategy_text
-from ttc.cli.terminal import Fault, counted, is_live, one_line, say, status
+from ttc.cli.terminal import Fault, counted, is_live, say, status
 from ttc.journal.runs import info, new_run, path_of
 from ttc.journal.values import problem_of
 from ttc.registry import is_pool, room
+from ttc.safe_text import one_line
 from ttc.sandbox.zygote import SandboxChoice
 from ttc.solve import solve as solve_problem
 from ttc.text_form import parse

@@ -7,7 +7,6 @@ when the run is.
 from __future__ import annotations
 
 import json
-import logging
 import os
 import socket
 import threading
@@ -22,11 +21,12 @@ from ttc.config import settings
 from ttc.control import Control
 from ttc.errors import TTCError
 from ttc.prices import Prices
+from ttc.safe_text import safe_logger
 
 __all__ = ["ask", "running", "socket_of", "steerable"]
 
 _MOST_BYTES = 1 << 16
-_log = logging.getLogger(__name__)
+_log = safe_logger(__name__)
 _PATIENCE_S = 10.0
 
 

@@ -1,13 +1,12 @@
 """What the commands say, and where: results on stdout, progress and faults on stderr.
 
-A fault is one line. Progress is shown only where stderr is a terminal. Text of a model is data: it
-reaches a terminal without control characters.
+A fault is one line. Progress is shown only where stderr is a terminal. Whatever is said may hold
+text of a model or of a file: it reaches a terminal without control characters.
 """
 
 from __future__ import annotations
 
 import sys
-import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
@@ -24,6 +23,8 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
+from ttc.safe_text import one_line, printable
+
 __all__ = [
     "Fault",
     "bars",
@@ -31,8 +32,6 @@ __all__ = [
     "counted",
     "is_live",
     "note",
-    "one_line",
-    "printable",
     "say",
     "show",
     "status",
@@ -46,30 +45,13 @@ class Fault(Exception):
     """Something that the user can mend; it is told in one line, without a traceback."""
 
 
-def printable(text: str) -> str:
-    """The text with a mark in the place of whatever steers a terminal."""
-    return "".join(
-        character
-        if character in "\n\t" or unicodedata.category(character) not in ("Cc", "Cs")
-        else "\N{REPLACEMENT CHARACTER}"
-        for character in text
-    )
-
-
-def one_line(text: str, at_most: int | None = None) -> str:
-    """The text on one line, cut where it is longer than `at_most`."""
-    line = printable(" ".join(text.split()))
-    return line if at_most is None or len(line) <= at_most else line[: at_most - 3] + "..."
-
-
 def say(text: str) -> None:
-    """Writes a text to stdout, as it is.
+    """Writes a text to stdout, without what steers a terminal.
 
     Raises:
         Fault: stdout cannot be written. A reader that went away is a `BrokenPipeError`.
     """
-    with _writing():
-        typer.echo(text)
+    _write(printable(text))
 
 
 def show(content: Table) -> None:
@@ -81,7 +63,7 @@ def show(content: Table) -> None:
     console = Console(width=None if sys.stdout.isatty() else _UNBOUNDED_WIDTH, highlight=False)
     with _writing(), console.capture() as captured:
         console.print(content)
-    say("\n".join(line.rstrip() for line in captured.get().splitlines()))
+    _write("\n".join(line.rstrip() for line in captured.get().splitlines()))
 
 
 def note(text: str) -> None:
@@ -105,7 +87,9 @@ def table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, right: str 
     made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=any(headings))
     for heading in headings:
         is_number = heading in right.split(",") and bool(heading)
-        made.add_column(heading, justify="right" if is_number else "left", overflow="fold")
+        made.add_column(
+            Text(printable(heading)), justify="right" if is_number else "left", overflow="fold"
+        )
     for row in rows:
         made.add_row(*(Text(printable(cell)) for cell in row))
     return made
@@ -140,7 +124,8 @@ def bars(*columns: ProgressColumn) -> Iterator[Callable[[str, int, int | None], 
     Args:
         columns: what stands behind each bar.
     """
-    shown = (SpinnerColumn("line"), TextColumn("{task.description}"), BarColumn(), *columns)
+    stage_name = TextColumn("{task.description}", markup=False)
+    shown = (SpinnerColumn("line"), stage_name, BarColumn(), *columns)
     console = Console(stderr=True)
     with Progress(*shown, console=console, transient=True, disable=not is_live()) as live:
         stages: dict[str, TaskID] = {}
@@ -155,6 +140,11 @@ def bars(*columns: ProgressColumn) -> Iterator[Callable[[str, int, int | None], 
 
 def _brief(text: str) -> Text:
     return Text(one_line(text), no_wrap=True, overflow="ellipsis")
+
+
+def _write(text: str) -> None:
+    with _writing():
+        typer.echo(text)
 
 
 @contextmanager

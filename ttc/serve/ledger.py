@@ -7,12 +7,12 @@ other requests.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from typing import Any
 
 from ttc.budget import Account, Ticket
 from ttc.resources import RESERVED, UNITS, in_units
+from ttc.safe_text import safe_logger
 from ttc.serve.keys import Key
 from ttc.serve.refusal import Refusal
 from ttc.serve.settings import Settings
@@ -20,7 +20,7 @@ from ttc.types import Budget, Usage
 
 __all__ = ["Ledger", "Reservation", "ledger_sizes"]
 
-_log = logging.getLogger(__name__)
+_log = safe_logger(__name__)
 _RETRY_S = 1
 
 

@@ -7,7 +7,6 @@ with the sizes of that model; where it does not hold, one tile serves every numb
 
 from __future__ import annotations
 
-import logging
 from importlib.util import find_spec
 
 import torch
@@ -23,10 +22,11 @@ from ttc.engine.local.cuda.work import plan_work
 from ttc.engine.local.plan import PAGE, Plan, Span
 from ttc.errors import EngineError
 from ttc.registry import install_hint
+from ttc.safe_text import safe_logger
 
 __all__ = ["is_attention_invariant", "is_product_invariant", "setting_for"]
 
-logger = logging.getLogger(__name__)
+logger = safe_logger(__name__)
 
 _ROWS = (1, 3, 16, 17, 64, 65)
 _TYPES = {"fp32": torch.float32}
