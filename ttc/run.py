@@ -18,6 +18,7 @@ from ttc.prompt_tree import PromptTree
 from ttc.safe_text import safe_logger
 from ttc.stopwatch import Part, Stopwatch
 from ttc.types import Branch, Budget, Candidate, Event, EventKind, Problem, Record
+from ttc.unscored import Unscored
 from ttc.usage import NO_USAGE, Usage
 
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ class Run:
         self.prices: dict[str, Price] = {}
         """By role; calls that are launched from now on are paid by them."""
         self.seed, self.clock, self.watch = seed, clock, watch
-        self.prompts = PromptTree()
+        self.prompts, self.unscored = PromptTree(), Unscored.current()
         self.usage_by_role: dict[str, Usage] = {}
         self.timing: dict[str, None] = {}
         """What made the result depend on timing, in order."""

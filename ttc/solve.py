@@ -28,6 +28,7 @@ from ttc.run import Run
 from ttc.scope import NodeScope
 from ttc.streams import iterate
 from ttc.types import Budget, Candidate, Outcome, Problem, Usage
+from ttc.unscored import told_once
 
 if TYPE_CHECKING:
     from ttc.allocate import Allocator, Bidder, Market
@@ -218,7 +219,8 @@ async def run_one(
             journal.by_hand.repeat(control, clock)
     control.begin([budget], engines, arguments.prices_of(engines), now=clock.now())
     running = _run(0, problem, graph, engines, arguments, journal)
-    return await (running if journal is None else _kept(running, journal))
+    with told_once():
+        return await (running if journal is None else _kept(running, journal))
 
 
 async def _kept(
@@ -278,7 +280,8 @@ async def _solve_all(
         return await _kept(running, journal, is_alone=False)
 
     try:
-        return await _run_all(problems, graph, limits, one, begin)
+        with told_once():
+            return await _run_all(problems, graph, limits, one, begin)
     except BaseExceptionGroup as group:
         for fault in group.exceptions:
             if isinstance(fault, RecordError):  # a journal that cannot be opened, or closed

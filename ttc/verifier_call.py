@@ -11,14 +11,11 @@ from ttc.errors import EngineError, VerifierError
 from ttc.journal import fingerprint
 from ttc.ports import Scope, Verifier, parts_of
 from ttc.run import Run
-from ttc.safe_text import safe_logger
 from ttc.spent_call import PASSED_ON, SpentCall
 from ttc.types import Candidate, Record, Score
 from ttc.work import Work
 
 __all__ = ["VerifierCall"]
-
-_log = safe_logger(__name__)
 
 
 class VerifierCall(SpentCall[tuple[Score, ...]]):
@@ -110,7 +107,8 @@ class VerifierCall(SpentCall[tuple[Score, ...]]):
         return given
 
     def _unknown(self, verifier: Verifier, reason: str) -> tuple[Score, ...]:
-        _log.warning("%s: the verifier %s failed: %s", self._path, verifier.name, reason)
+        count = len(self._candidates)
+        self._run.unscored.add(self._path, verifier.name, reason, count)
         score = Score(
             value=None,
             range=verifier.range,
@@ -118,4 +116,4 @@ class VerifierCall(SpentCall[tuple[Score, ...]]):
             evidence={"error": reason},
             call=self.key,
         )
-        return (score,) * len(self._candidates)
+        return (score,) * count

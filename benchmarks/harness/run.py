@@ -47,6 +47,7 @@ from ttc.sandbox.zygote import SandboxChoice
 from ttc.solve import asolve
 from ttc.text_form import parse
 from ttc.types import Outcome, Problem
+from ttc.unscored import told_once
 
 __all__ = ["Done", "Evaluation", "Job", "Options", "Shard"]
 
@@ -243,9 +244,10 @@ class Evaluation:
                 self._told(Done(job, result.value, tokens, is_new=True))
 
         try:
-            async with asyncio.TaskGroup() as group:
-                for _ in range(self._in_flight()):
-                    group.create_task(work())
+            with told_once():
+                async with asyncio.TaskGroup() as group:
+                    for _ in range(self._in_flight()):
+                        group.create_task(work())
         except BaseExceptionGroup as faults:
             raise faults.exceptions[0] from None
 
