@@ -23,8 +23,11 @@ from ttc.benchmarks.harness.sweeps import arms_of
 from ttc.benchmarks.pools import check_asked, usual_number
 from ttc.benchmarks.tasks import Task
 from ttc.errors import RecordError
+from ttc.function_node import FunctionNode
+from ttc.graph import Node
 from ttc.journal import derive_seed
 from ttc.pools import Pool, read
+from ttc.text_form import parse
 from ttc.types import Budget
 
 __all__ = ["Asked", "SetUp", "parts", "set_up"]
@@ -66,9 +69,11 @@ def set_up(asked: Asked) -> SetUp:
         RecordError: a task cannot be had, or a pool holds none of its problems, or others by
             the same ids.
         GraphError: a strategy cannot be read.
-        ValueError: a comparison names what there is not, or there are too many.
+        ValueError: a comparison names what there is not, or there are too many; or no strategy
+            asks a role that has a model.
     """
     arms = arms_of(asked.strategies)
+    _check_roles(asked.roles, [parse(arm.strategy) for arm in arms])
     pool = None if asked.pool is None else read(asked.pool)
     tasks: dict[str, Task] = {}
     left_out: dict[str, tuple[str, ...]] = {}
@@ -100,6 +105,28 @@ def set_up(asked: Asked) -> SetUp:
         pool=None if asked.pool is None or pool is None else _pool_name(asked.pool, pool),
     )
     return SetUp(config=config, tasks=tasks, pool=pool, left_out=left_out)
+
+
+def _check_roles(given: Mapping[str, str], strategies: Sequence[Node]) -> None:
+    """Refuses a model of a role that nothing asks: it would be loaded for nothing.
+
+    Raises:
+        ValueError: with the roles that there are.
+    """
+    nodes = [placed.node for strategy in strategies for placed in strategy.walk()]
+    if not all(map(_tells_roles, nodes)):
+        return
+    known = frozenset[str]().union(*(node.roles for node in nodes)) - {"policy"}
+    for role in given:
+        if role not in known:
+            there = f"they ask {', '.join(sorted(known))}" if known else "all ask the policy alone"
+            raise ValueError(f"no strategy asks the role {role!r}; {there}")
+
+
+def _tells_roles(node: Node) -> bool:
+    """Whether it asks no other roles than it says: of what others make, what says nothing may."""
+    is_own = type(node).__module__.startswith("ttc.") and not isinstance(node, FunctionNode)
+    return is_own or type(node).roles is not Node.roles
 
 
 def _held(task: Task, pool: Pool, spec: str) -> Task:

@@ -17,6 +17,7 @@ import pytest
 
 from tests.benchmarks.evals import VOTE, config_of, evaluation, sums
 from tests.pools.test_pool import completion, failed
+from ttc import registry
 from ttc.benchmarks.harness.config import Arm
 from ttc.benchmarks.harness.results import read_results
 from ttc.benchmarks.harness.run import Evaluation, Options
@@ -31,6 +32,7 @@ from ttc.benchmarks.report.tables import used_up
 from ttc.benchmarks.report.write import write_report
 from ttc.errors import RecordError
 from ttc.pools import Pool, read, write
+from ttc.strategies import Vote
 from ttc.testing import FakeEngine
 from ttc.types import Budget
 
@@ -130,6 +132,15 @@ def _pool(path: Path) -> Path:
     return path
 
 
+class _Registered:
+    """What an installed package registers."""
+
+    value = "theirs:thing"
+
+    def __init__(self, loaded: object) -> None:
+        self.load = lambda: loaded
+
+
 def _asked(path: Path, strategy: str, **more: Any) -> Asked:
     """A strategy on four sums, beside a pool."""
     task = path.with_name("sums.jsonl")
@@ -204,6 +215,38 @@ def test_with_a_pool_every_other_role_has_its_own_model(tmp_path: Path) -> None:
     folder = _run(replace(asked, budgets=(Budget(),)), load=lambda _: nullcontext(judge))
     assert judge.calls == 8
     assert all("judge" in result.roles for result in read_results(folder))
+
+
+def test_a_role_that_one_of_the_strategies_asks_is_taken(tmp_path: Path) -> None:
+    """The others need not ask it."""
+    judged = "judged: sample(n=2, max_tokens=8) >> judge() >> best()"
+    asked = _asked(_pool(tmp_path / "pool.jsonl"), "greedy: greedy()", roles={"judge": "j"})
+
+    made = set_up(replace(asked, strategies=("greedy: greedy()", judged)))
+
+    assert made.config.roles == {"judge": "j"}
+
+
+def test_a_node_of_one_s_own_need_not_tell_the_roles_that_it_asks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So beside one any role is taken; one that tells them is held to them."""
+
+    class Silent(Vote):
+        """Says nothing of roles."""
+
+    class Telling(Vote):
+        """Says which role it asks."""
+
+        roles = frozenset({"large"})
+
+    theirs = {"nodes": {"silent": _Registered(Silent), "telling": _Registered(Telling)}}
+    monkeypatch.setattr(registry, "_third_party", lambda group: theirs.get(group, {}))
+    asked = _asked(_pool(tmp_path / "pool.jsonl"), "sample(n=2) >> silent()", roles={"critic": "j"})
+
+    assert set_up(asked).config.roles == {"critic": "j"}
+    with pytest.raises(ValueError, match="no strategy asks the role 'critic'; they ask large"):
+        set_up(replace(asked, strategies=("sample(n=2) >> telling()",)))
 
 
 def test_json_csv_and_page_tell_what_samples_come_to(tmp_path: Path) -> None:

@@ -216,6 +216,12 @@ def test_where_nobody_watches_a_line_tells_accuracy_spend_and_time_left(
         ),
         (("--shard", "3/2"), "a shard is one of 1 to 2"),
         (("--role", "policy=x"), "that of the policy is --model"),
+        (("--role", "judge=x"), "no strategy asks the role 'judge'; all ask the policy alone"),
+        (
+            ("--role", "jugde=x", "-s", "sample(n=2) >> judge() >> best()"),
+            "no strategy asks the role 'jugde'; they ask judge",
+        ),
+        (("--role", "judge=x", "--role", "judge=y"), "--role: judge has two models"),
         (("--budget", "1000"), "has no ="),
         (("-s", "greedy: greedy()"), "two strategies are called 'greedy'"),
         (("-s", "bad: nope()"), "nope"),

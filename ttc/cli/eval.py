@@ -190,7 +190,12 @@ def _roles(given: list[str]) -> dict[str, str]:
     pairs = [text.partition("=") for text in given]
     if any(not sign or not name or name == "policy" for name, sign, _ in pairs):
         raise Fault("--role: write judge=MODEL; that of the policy is --model")
-    return {name: model for name, _, model in pairs}
+    roles = {name: model for name, _, model in pairs}
+    if len(roles) < len(pairs):
+        names = [name for name, _, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise Fault(f"--role: {twice} has two models; give one")
+    return roles
 
 
 def _name(tasks: list[str]) -> str:
