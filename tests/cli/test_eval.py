@@ -215,6 +215,8 @@ def test_where_nobody_watches_a_line_tells_accuracy_spend_and_time_left(
             "and at most 6 can be told apart from luck",
         ),
         (("--shard", "3/2"), "a shard is one of 1 to 2"),
+        (("--limit", "1", "--shard", "2/2"), "--shard: 2/2 holds none of the problems: there is 1"),
+        (("--shard", "99/99"), "--shard: 99/99 holds none of the problems: there are 40"),
         (("--role", "policy=x"), "that of the policy is --model"),
         (("--role", "judge=x"), "no strategy asks the role 'judge'; all ask the policy alone"),
         (

@@ -131,11 +131,20 @@ def eval_(  # noqa: PLR0913 - every option of the command
             load=engine_of,
         )
     )
+    _check_shard(made, options.shard, shard)
     run_evaluation(made, folder, options)
     study = _report(folder, figures)
     if json is not None:
         rows = room("benchmarks.report.summary").summary(study)
         write_result(json, rows, context.find_root().obj, made.config.seed)
+
+
+def _check_shard(made: Any, shard: Any, told: str) -> None:
+    """Refuses a shard of nothing."""
+    most = max(task.num_problems for task in made.config.tasks)
+    if shard.place >= most:
+        there = "there is 1" if most == 1 else f"there are {most:,}"
+        raise Fault(f"--shard: {told} holds none of the problems: {there}")
 
 
 def check_pool(pool: Path | None, models: Sequence[str] | str | None) -> None:
