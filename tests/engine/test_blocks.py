@@ -169,6 +169,29 @@ def test_weights_take_little_more_than_in_the_file(
     assert len(matrix.panels) * 8 == bits * 32 * 256
 
 
+NO_MEMORY = """
+#include <stdlib.h>
+#define malloc(size) ((void *)0)
+#define aligned_alloc(alignment, size) ((void *)0)
+"""
+
+
+@pytest.mark.parametrize("kind", ["Q4_0", "Q5_1", "Q6_K", "Q8_0"])
+def test_products_have_the_same_bits_where_there_is_no_memory(kind: str, tmp_path: Path) -> None:
+    """Of few rows and of many, with codes of a file and with our own."""
+    (tmp_path / "none.h").write_text(NO_MEMORY)
+    kernels = Kernels((*build.OPTIONS, "-include", f"{tmp_path}/none.h"))
+    numbers, columns = random(24, 256), 256
+    for rows in (1, 4, 5, 66):
+        weight, x = tensor(kind, 41, columns), random(rows, columns, seed=1)
+        with Packer(Kernels()) as packer:
+            last = multiplied(Kernels(), packer.stacked([numbers]), x)
+
+        out = multiplied(kernels, packed(kernels, weight, numbers), x)
+
+        assert torch.equal(out, torch.cat([product(weight, x), last], 1))
+
+
 CONFIG = replace(TINY, hidden=256, num_heads=4, head_dim=64, feed_forward=256, vocab=96)
 
 

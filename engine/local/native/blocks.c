@@ -184,10 +184,10 @@ static __attribute__((noinline)) void strip(
     }
 }
 
-void multiply_blocks(
-    const struct matrix *matrix, const struct rows *x, int num_rows, float *out, int stride, int adds) {
+/* `terms` is room for those of all rows. */
+static void multiply_rows(
+    const struct matrix *matrix, const struct rows *x, int num_rows, struct term *terms, float *out, int stride, int adds) {
     const int panels = padded(matrix->outputs, PANEL) / PANEL, groups = x->columns / COLUMNS;
-    struct term *terms = malloc((size_t)num_rows * groups * sizeof *terms);
     const int is_few = num_rows <= TILE_ROWS; /* so few that threads would take longer to meet than one to find all */
     if (is_few) find_terms(x, 0, num_rows, terms);
 #pragma omp parallel
@@ -207,5 +207,24 @@ void multiply_blocks(
             strip(matrix, panel, x, num_rows, terms, room, place_of(matrix, panel, out, stride, adds));
         free(room);
     }
-    free(terms);
+}
+
+void multiply_blocks(
+    const struct matrix *matrix, const struct rows *x, int num_rows, float *out, int stride, int adds) {
+    const int columns = x->columns, groups = columns / COLUMNS;
+    struct term *terms = malloc((size_t)num_rows * groups * sizeof *terms);
+    if (terms) {
+        multiply_rows(matrix, x, num_rows, terms, out, stride, adds);
+        free(terms);
+        return;
+    }
+    /* Without memory, tile after tile with terms on the stack: to the same bits, as rows know nothing of each other. */
+    for (int row = 0; row < num_rows; row += TILE_ROWS, out += TILE_ROWS * (size_t)stride) {
+        const int rows = num_rows - row < TILE_ROWS ? num_rows - row : TILE_ROWS;
+        const struct rows some = {
+            x->codes + (size_t)row * columns, x->scales + (size_t)row * (columns / GROUP),
+            x->sums + (size_t)row * (columns / PART), columns};
+        struct term few[TILE_ROWS * groups];
+        multiply_rows(matrix, &some, rows, few, out, stride, adds);
+    }
 }
