@@ -10,11 +10,13 @@ is such a one and `CC` names no compiler, and no compiler is run then.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import fcntl
 import json
 import os
 import shlex
+import struct
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -32,12 +34,15 @@ from ttc.engine.local.native.compiler import (
     version_of,
 )
 from ttc.errors import EngineError
+from ttc.safe_text import safe_logger
 
 __all__ = ["OPTIONS", "Part", "describe", "load_libraries", "load_library"]
 
 INSTALLED = Path(__file__).parent / "installed"
 """Where a wheel has its library; see `setup.py`."""
 _KEPT_S = 30 * 24 * 3600.0
+_ELF_64 = b"\x7fELF\x02\x01"
+_log = safe_logger(__name__)
 
 
 def load_library(options: Sequence[str] = OPTIONS, part: Part = "step") -> ctypes.CDLL:
@@ -51,10 +56,19 @@ def load_library(options: Sequence[str] = OPTIONS, part: Part = "step") -> ctype
 
 def load_libraries(variants: Sequence[Sequence[str]], part: Part) -> list[ctypes.CDLL]:
     """A part with each of several options. Those that are not there yet are built side by side."""
+    fault: OSError | None = None
     try:
-        return _load_installed(variants, part) or _load_kept(variants, part)
+        if installed := _load_installed(variants, part):
+            return installed
+    except OSError as error:
+        fault = error
+        _log.warning("installed kernels cannot be loaded, so they are built anew: %s", error)
+    try:
+        return _load_kept(variants, part)
     except CompilerError as error:
-        raise EngineError(str(error)) from error
+        if fault is None:
+            raise EngineError(str(error)) from error
+        raise EngineError(f"{fault}; install ttc anew, or a C compiler: {error}") from fault
 
 
 def describe() -> str:
@@ -63,10 +77,11 @@ def describe() -> str:
     Raises:
         EngineError: there is no C compiler, or it does not know this processor.
     """
-    if _load_installed([OPTIONS], "step"):
-        notes = _notes()
-        compiler = notes["compiler"].splitlines()[0]
-        return f"{notes['kernels']}, built at installation, compiler {compiler}"
+    with contextlib.suppress(OSError):  # those that cannot be loaded are not used
+        if _load_installed([OPTIONS], "step"):
+            notes = _notes()
+            compiler = notes["compiler"].splitlines()[0]
+            return f"{notes['kernels']}, built at installation, compiler {compiler}"
     try:
         command = find_compiler()
         name, place = kernel_set(command), library_name(version_of(command), OPTIONS, "step")
@@ -98,11 +113,41 @@ def _installed(variants: Sequence[Sequence[str]], part: Part) -> list[Path]:
 
 
 def _load_installed(variants: Sequence[Sequence[str]], part: Part) -> list[ctypes.CDLL]:
-    """Those libraries; none where they need a newer C library than there is here."""
+    """Those libraries.
+
+    Raises:
+        OSError: one is damaged, or needs a newer C library than there is here.
+    """
+    return [_opened(path) for path in _installed(variants, part)]
+
+
+def _opened(path: Path) -> ctypes.CDLL:
+    """A library, in this process.
+
+    Raises:
+        OSError: it is none for this machine, or is cut short, which would end the process.
+    """
+    with path.open("rb") as file:
+        header = file.read(64)
+    if len(header) == 64 and header[:6] == _ELF_64:
+        table, entry, count = (
+            *struct.unpack_from("<Q", header, 0x28),
+            *struct.unpack_from("<HH", header, 0x3A),
+        )
+        if path.stat().st_size < table + entry * count:  # the table is the last part of it
+            raise OSError(f"{path}: it is cut short")
+    return ctypes.CDLL(str(path))
+
+
+def _kept(path: Path) -> ctypes.CDLL | None:
+    """A library of the cache; `None` where it is missing, or is to be built anew."""
+    if not path.exists():
+        return None
     try:
-        return [ctypes.CDLL(str(path)) for path in _installed(variants, part)]
-    except OSError:
-        return []
+        return _opened(path)
+    except OSError as error:
+        _log.warning("kept kernels cannot be loaded, so they are built anew: %s", error)
+        return None
 
 
 def _load_kept(variants: Sequence[Sequence[str]], part: Part) -> list[ctypes.CDLL]:
@@ -114,7 +159,8 @@ def _load_kept(variants: Sequence[Sequence[str]], part: Part) -> list[ctypes.CDL
         folder.mkdir(parents=True, exist_ok=True)
         with (folder / "lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)  # of many processes one builds, and the others wait
-            missing = [path for path in paths if not path.exists()]
+            kept = {path: _kept(path) for path in paths}
+            missing = [path for path, library in kept.items() if library is None]
             with ThreadPoolExecutor() as pool:
                 list(
                     pool.map(
@@ -125,7 +171,7 @@ def _load_kept(variants: Sequence[Sequence[str]], part: Part) -> list[ctypes.CDL
                 _remove_old(folder)
             for path in paths:
                 os.utime(path)
-        return [ctypes.CDLL(str(path)) for path in paths]
+        return [library or _opened(path) for path, library in kept.items()]
     except OSError as error:
         raise EngineError(f"the kernels cannot be kept in {folder}: {error}") from error
 
