@@ -18,7 +18,7 @@ from ttc.errors import PoolExhausted
 from ttc.graph import Cost, Flow, Node, Port, is_count
 from ttc.ports import Scope, Stream
 from ttc.strategies.calls import start_of
-from ttc.strategies.turns import Turns
+from ttc.strategies.turns import PaidTurns
 from ttc.types import PENALTIES, Budget, Candidate, Order, Sampling, Tail
 
 __all__ = ["Sample"]
@@ -144,7 +144,7 @@ class Sample(Node):
     ) -> AsyncGenerator[Candidate, None]:
         """Forks, generates, and yields in launch order."""
         samplings = self.samplings()
-        turns = Turns.of(scope, self._most)
+        turns = PaidTurns.of(scope, self._most)
         forks = _Forks(candidates, None if self.n == "budget" else self.n)
 
         async def draw(candidate: Candidate, index: int) -> Candidate:
@@ -203,7 +203,7 @@ class _Forks:
                 yield candidate
             return
 
-    async def by(self, turns: Turns) -> AsyncGenerator[Candidate, None]:
+    async def by(self, turns: PaidTurns) -> AsyncGenerator[Candidate, None]:
         """Each candidate for each of its forks, once its turn has come."""
         for candidate in [candidate async for candidate in self._candidates]:
             self._spent_before = candidate.usage.tokens

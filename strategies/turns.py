@@ -16,10 +16,10 @@ from ttc.ports import Scope
 from ttc.strategies.thrift import Thrift
 from ttc.types import Candidate
 
-__all__ = ["Turns"]
+__all__ = ["PaidTurns"]
 
 
-class Turns:
+class PaidTurns:
     """The turns of one node in one run."""
 
     def __init__(self, scope: Scope, reader: str, most: Cost) -> None:
@@ -35,7 +35,7 @@ class Turns:
         self._num_begun = self._num_since = 0
 
     @classmethod
-    def of(cls, scope: Scope, most: Cost) -> Turns | None:
+    def of(cls, scope: Scope, most: Cost) -> PaidTurns | None:
         """Those of a node whose candidates are paid for, too; `None` where no limit asks for it.
 
         Nobody else may have calls in flight: what it reads has ended.

@@ -29,7 +29,7 @@ from ttc.engine.local.page import common_length
 from ttc.engine.local.plan import PAGE
 from ttc.engine.local.reading import Reading
 from ttc.engine.local.tree import Match, RadixTree
-from ttc.engine.local.turns import Turns
+from ttc.engine.local.turns import OwnerTurns
 
 __all__ = ["Admission", "Admitted", "Seats", "pages_of", "value"]
 
@@ -82,7 +82,7 @@ class Admission:
         self._tree, self._num_pages, self._max_sequences = tree, num_pages, max_sequences
         self._lengths = Lengths()
         self._running: list[Call] = []
-        self._turns, self._step = Turns(), 0
+        self._turns, self._step = OwnerTurns(), 0
         self._promises = _Promises(0, 0)
         self._gave_way: list[Call] = []
         self._stuck_at: int | None = None
@@ -106,7 +106,7 @@ class Admission:
         self,
         running: list[Call],
         lines: Mapping[Owner, Sequence[Call]],
-        turns: Turns,
+        turns: OwnerTurns,
         seats: Seats,
         step: int,
     ) -> Admitted:

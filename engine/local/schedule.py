@@ -34,7 +34,7 @@ from ttc.engine.local.plan import PAGE
 from ttc.engine.local.reading import Reading
 from ttc.engine.local.sequence import Sequence
 from ttc.engine.local.tree import RadixTree
-from ttc.engine.local.turns import Turns, by_owner
+from ttc.engine.local.turns import OwnerTurns, by_owner
 from ttc.errors import MemoryExhausted
 
 __all__ = ["Piece", "Schedule", "Work"]
@@ -154,7 +154,7 @@ class Schedule:
         self._reads_every_row = reads_every_row
         self._curve = curve
         self._speculation = speculation
-        self._turns = Turns()
+        self._turns = OwnerTurns()
         self._admission = Admission(tree, num_pages=num_pages, max_sequences=max_sequences)
         self.step = 0
         """How often calls were let in; who took part in a step has its number as `turn`."""

@@ -18,10 +18,10 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 
 from ttc.engine.local.call import Call, Owner
 
-__all__ = ["Turns", "by_owner"]
+__all__ = ["OwnerTurns", "by_owner"]
 
 
-class Turns:
+class OwnerTurns:
     """What every owner was served. Only owners that have calls take part."""
 
     def __init__(self) -> None:

@@ -20,7 +20,7 @@ from ttc.errors import EngineError, GraphError
 from ttc.graph import Cost, Flow, Node, Port, after, is_count
 from ttc.ports import Scope, Stream
 from ttc.strategies.agent.conversation import Conversation
-from ttc.strategies.agent.trajectory import Limits, Trajectory, Turns
+from ttc.strategies.agent.trajectory import AgentTurns, Limits, Trajectory
 from ttc.strategies.agent.voting import VoteBy
 from ttc.strategies.calls import ended
 from ttc.strategies.refinement import count_faults, sampling_faults, text_faults
@@ -208,7 +208,7 @@ class Agent(Node):
                     yield failed
 
     async def _each(
-        self, candidates: Stream[Candidate], turns: Turns
+        self, candidates: Stream[Candidate], turns: AgentTurns
     ) -> AsyncGenerator[Candidate, None]:
         """Each branch by itself, in launch order."""
 
@@ -224,7 +224,7 @@ class Agent(Node):
             yield candidate
 
     async def _staged(
-        self, candidates: Stream[Candidate], turns: Turns
+        self, candidates: Stream[Candidate], turns: AgentTurns
     ) -> AsyncGenerator[Candidate, None]:
         """In stages: all branches go on until each has ended or is parked; then one acts."""
         scope = turns.scope
@@ -247,7 +247,7 @@ class Agent(Node):
         for trajectory in stopped:
             yield trajectory.candidate if trajectory.is_over else turns.parked(trajectory)
 
-    async def _answered(self, chosen: Trajectory, turns: Turns) -> Trajectory:
+    async def _answered(self, chosen: Trajectory, turns: AgentTurns) -> Trajectory:
         """The branch that acts, once it has acted. The engine's faults are data."""
         try:
             return await turns.answer(chosen)
@@ -256,7 +256,7 @@ class Agent(Node):
             return replace(chosen, candidate=failed or chosen.candidate, wanted=())
 
     async def _stopped(
-        self, live: Sequence[Trajectory], turns: Turns, first: int
+        self, live: Sequence[Trajectory], turns: AgentTurns, first: int
     ) -> list[Trajectory]:
         """All branches, each gone on with until it has ended or is parked."""
 
@@ -267,7 +267,7 @@ class Agent(Node):
         return [trajectory async for trajectory in stream]
 
     async def _chosen(
-        self, stopped: Sequence[Trajectory], turns: Turns, stage: int
+        self, stopped: Sequence[Trajectory], turns: AgentTurns, stage: int
     ) -> Trajectory | None:
         """The branch that the selector takes; a parked one stands there as if it had ended."""
         assert self.select is not None
@@ -291,7 +291,7 @@ class Agent(Node):
             known = replace(known, confidence=taken.confidence, scores=taken.scores)
         return replace(chosen, candidate=known)
 
-    async def _followed(self, trajectory: Trajectory, turns: Turns, branch: int) -> Trajectory:
+    async def _followed(self, trajectory: Trajectory, turns: AgentTurns, branch: int) -> Trajectory:
         """A branch, gone on with until it has ended or is parked. The engine's faults are data."""
         index = branch * (self.max_turns + 1) * self.votes
         try:
@@ -306,7 +306,7 @@ class Agent(Node):
             return replace(trajectory, candidate=failed or trajectory.candidate, wanted=())
         return trajectory
 
-    def turns(self, scope: Scope) -> Turns:
+    def turns(self, scope: Scope) -> AgentTurns:
         """How its branches go on in a run.
 
         Raises:
@@ -320,7 +320,7 @@ class Agent(Node):
             constraint = self._constraint(conversation.form, is_thinking=conversation.is_thinking)
         except ValueError as error:
             raise EngineError(f"constrain=True, and {error}") from None
-        return Turns(
+        return AgentTurns(
             conversation=conversation,
             tools={tool.name: tool for tool in tools},
             limits=Limits(turns=self.max_turns, calls=self.max_calls, repeats=self.max_repeats),

@@ -26,7 +26,7 @@ from ttc.graph import Cost, Flow, Node, Port, after
 from ttc.ports import Scope, Stream, Verifier
 from ttc.strategies.agent.agent import Agent
 from ttc.strategies.agent.lessons import Lessons
-from ttc.strategies.agent.trajectory import Trajectory, Turns
+from ttc.strategies.agent.trajectory import AgentTurns, Trajectory
 from ttc.strategies.calls import ended
 from ttc.strategies.refinement import count_faults
 from ttc.strategies.tree.driver import Driver, Search
@@ -142,7 +142,7 @@ class LanguageAgentTreeSearch(Node):
                 yield found
             first += driver.state.tree.num_asks
 
-    def _driver(self, turns: Turns, root: Trajectory, first: int) -> Driver:
+    def _driver(self, turns: AgentTurns, root: Trajectory, first: int) -> Driver:
         known = {root.candidate.branch: root}
         siblings = _Siblings(self.verifier, self.consistency)
         lessons = self._lessons(turns)
@@ -185,7 +185,7 @@ class LanguageAgentTreeSearch(Node):
         )
         return Driver(search, turns.scope, root.candidate, first=first)
 
-    def _lessons(self, turns: Turns) -> Lessons:
+    def _lessons(self, turns: AgentTurns) -> Lessons:
         return Lessons(
             conversation=turns.conversation,
             sampling=replace(turns.sampling, constraint=None),

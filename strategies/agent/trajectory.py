@@ -24,7 +24,7 @@ from ttc.tool_calls import BadCall, Call, SpokenTurn, read_turn
 from ttc.tools import Confirm, Tool, ToolResult, schema_of
 from ttc.types import AnswerFormat, Branch, Candidate, Message, Sampling
 
-__all__ = ["Limits", "Trajectory", "Turns", "Use"]
+__all__ = ["AgentTurns", "Limits", "Trajectory", "Use"]
 
 _AGAIN = "\n\nThis is the call that you made before. Go on, or give your final answer."
 
@@ -79,7 +79,7 @@ class Trajectory:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Turns:
+class AgentTurns:
     """How the trajectories of one agent go on, in one run."""
 
     conversation: Conversation

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ttc.engine.local.reading import Reading
-from ttc.engine.local.turns import Turns, by_owner
+from ttc.engine.local.turns import OwnerTurns, by_owner
 
 
 def waiting(*calls: tuple[str, float]) -> list[Reading]:
@@ -25,7 +25,7 @@ def waiting(*calls: tuple[str, float]) -> list[Reading]:
 def test_owners_are_served_alike(costs: list[tuple[str, int]]) -> None:
     """While each has calls, no two are further apart than the two dearest calls."""
     calls = waiting(*((owner, 0.0) for owner, _ in costs))
-    turns, served = Turns(), Counter[str]()
+    turns, served = OwnerTurns(), Counter[str]()
     for call in calls:
         turns.enter(call.owner)
     left = Counter(owner for owner, _ in costs)
@@ -40,7 +40,7 @@ def test_owners_are_served_alike(costs: list[tuple[str, int]]) -> None:
 def test_greater_priorities_come_first_whoever_owns_them() -> None:
     """And among equals the owner that was served least."""
     calls = waiting(("a", 0.0), ("a", 0.0), ("b", 0.0), ("b", 2.0), ("c", 1.0))
-    turns = Turns()
+    turns = OwnerTurns()
     for call in calls:
         turns.enter(call.owner)
     turns.serve("a", 5)
@@ -51,7 +51,7 @@ def test_greater_priorities_come_first_whoever_owns_them() -> None:
 
 def test_nobody_saves_turns_up() -> None:
     """Who comes late, or comes back, begins with the count of the one that was served least."""
-    turns = Turns()
+    turns = OwnerTurns()
     turns.enter("old")
     turns.serve("old", 1000)
     turns.enter("new")
@@ -64,7 +64,7 @@ def test_nobody_saves_turns_up() -> None:
 def test_a_line_that_is_closed_gives_no_more() -> None:
     """The others go on."""
     calls = waiting(("a", 0.0), ("b", 0.0), ("a", 0.0), ("b", 0.0))
-    turns, closed, given_out = Turns(), set[str](), []
+    turns, closed, given_out = OwnerTurns(), set[str](), []
     for call in calls:
         turns.enter(call.owner)
     for each in turns.merged(by_owner(calls), lambda _: 1, closed):
