@@ -48,7 +48,7 @@ def draw_curves(
     # The date and the ids of an SVG would differ each time.
     with matplotlib.rc_context({"svg.hashsalt": "ttc", "svg.fonttype": "none"}):
         for suffix, data in ((".png", {"Software": None}), (".svg", {"Date": None})):
-            target = path.with_suffix(suffix)
+            target = path.with_name(path.name + suffix)
             figure.savefig(target, metadata=data)
             written.append(target)
     return written
@@ -71,7 +71,7 @@ def _draw(axes: Any, arm: str, cells: Sequence[CellMeasures], colour: str, resou
 
 
 def _dress(axes: Any, title: str, resource: str) -> None:
-    axes.set_title(title, loc="left", fontsize=11, fontweight="bold")
+    axes.set_title(title, loc="left", fontsize=11, fontweight="bold", parse_math=False)
     axes.set_xlabel(f"mean {resource} of a problem")
     axes.set_ylabel("accuracy, % (95 % interval)")
     low, high = axes.get_xlim()
@@ -87,4 +87,5 @@ def _dress(axes: Any, title: str, resource: str) -> None:
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
     if axes.get_legend_handles_labels()[0]:
-        axes.legend(frameon=False, fontsize=8, loc="best")
+        for text in axes.legend(frameon=False, fontsize=8, loc="best").get_texts():
+            text.set_parse_math(False)

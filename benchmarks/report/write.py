@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from ttc.benchmarks.harness.measures import CellMeasures
 from ttc.benchmarks.report.compare import Chosen, Disagreement, Side, disagreements
 from ttc.benchmarks.report.figures import draw_curves
 from ttc.benchmarks.report.html import page
@@ -58,14 +60,24 @@ def write_report(folder: Path, *, figures: bool = True) -> tuple[Study, Written]
         written.paths.append(folder / "report.parquet")
     except ModuleNotFoundError as error:
         written.left_out.append(f"report.parquet, which needs {error.name}")
-    for task, model, cells in study.groups() if figures else ():
+    groups = study.groups() if figures else []
+    for path, (task, model, cells) in zip(_figures(folder, groups), groups, strict=True):
         results = [cell for cell in cells if not cell.oracle]
-        path = folder / re.sub(r"[^\w.-]+", "-", f"accuracy-{task}-{model}")
         try:
             written.paths += draw_curves(path, results, title=f"{task}, {model}") if results else []
         except ModuleNotFoundError as error:
             written.left_out.append(f"{path.name}, which needs {error.name}")
     return study, written
+
+
+def _figures(folder: Path, groups: Sequence[tuple[str, str, list[CellMeasures]]]) -> list[Path]:
+    """Where the figure of each task and model is, without a suffix: no two are in one place."""
+    told = (f"accuracy-{task}-{model}" for task, model, _ in groups)
+    names = [re.sub(r"[^\w.-]+", "-", name) for name in told]
+    return [
+        folder / (name if names.count(name) == 1 else f"{name}-{place + 1}")
+        for place, name in enumerate(names)
+    ]
 
 
 def _viewed(folder: Path, side: Side) -> Side:
