@@ -11,7 +11,6 @@ import hashlib
 import json
 from collections.abc import Sequence
 from html import escape
-from itertools import groupby
 from statistics import fmean
 
 from ttc.benchmarks.harness.measures import BIN, RESOURCES, CellMeasures
@@ -26,15 +25,15 @@ from ttc.benchmarks.report.tables import (
     RIGHT,
     SELECTION_HEADINGS,
     SURE_HEADINGS,
-    VERDICT_HEADINGS,
+    VERDICT_RIGHT,
     cell_row,
-    equal_row,
+    equal_table,
     percent,
     selection_row,
     spend,
     sure_row,
     used_up,
-    verdict_row,
+    verdict_table,
 )
 
 __all__ = ["page"]
@@ -252,12 +251,7 @@ def _verdicts(study: Study) -> str:
             "<h2>Verdicts</h2><p>No comparison was named before the run, so nothing here has a "
             "verdict.</p>"
         )
-    parts = ["<h2>Verdicts</h2>"]
-    for task, group in groupby(study.verdicts, key=lambda verdict: verdict.comparison.task):
-        mine = list(group)
-        rows = [verdict_row(verdict) for verdict in mine]
-        parts.append(f"<h3>{escape(task)}</h3>")
-        parts.append(_table(VERDICT_HEADINGS, rows, ",".join(VERDICT_HEADINGS[3:8])))
+    parts = ["<h2>Verdicts</h2>", _table(*verdict_table(study), VERDICT_RIGHT)]
     parts.append(
         '<p class="soft">Points of accuracy, paired by problem, with percentile intervals of a '
         "bootstrap over problems. P values are adjusted by Holm's method for the comparisons of a "
@@ -271,10 +265,9 @@ def _verdicts(study: Study) -> str:
 def _equal(study: Study) -> str:
     if not study.at_equal_spend:
         return ""
-    rows = [equal_row(row) for row in study.at_equal_spend]
     return (
         "<h2>At equal spend</h2>"
-        + _table(EQUAL_HEADINGS, rows, ",".join(EQUAL_HEADINGS[2:]))
+        + _table(*equal_table(study), ",".join(EQUAL_HEADINGS[2:]))
         + '<p class="soft">At the most that both reach. A strategy that has no result at just this '
         "spend is held at both budgets beside it, and differences and intervals reach over both; "
         "nothing is read off a line between budgets, or beyond them.</p>"

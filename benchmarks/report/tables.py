@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterable, Sequence
+from itertools import compress
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,10 @@ __all__ = [
     "SELECTION_HEADINGS",
     "SURE_HEADINGS",
     "VERDICT_HEADINGS",
+    "VERDICT_RIGHT",
     "cell_row",
     "equal_row",
+    "equal_table",
     "percent",
     "points",
     "rows",
@@ -30,6 +33,7 @@ __all__ = [
     "sure_row",
     "used_up",
     "verdict_row",
+    "verdict_table",
     "write_csv",
     "write_parquet",
 ]
@@ -60,8 +64,7 @@ VERDICT_HEADINGS = (
     "problems",
     "verdict",
 )
-
-
+VERDICT_RIGHT = ",".join(VERDICT_HEADINGS[3:8])
 EQUAL_HEADINGS = (
     "strategy",
     "against",
@@ -155,6 +158,31 @@ def verdict_row(verdict: Verdict) -> tuple[str, ...]:
         str(verdict.num_problems),
         verdict.said,
     )
+
+
+def verdict_table(study: Study) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Headings and rows of all verdicts; of several tasks or models each row tells its own."""
+    of = [(verdict.comparison.task, verdict.comparison.model) for verdict in study.verdicts]
+    return _placed(study, VERDICT_HEADINGS, of, list(map(verdict_row, study.verdicts)))
+
+
+def equal_table(study: Study) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Headings and rows of all equal spends; of several tasks or models each row tells its own."""
+    of = [(row.task, row.model) for row in study.at_equal_spend]
+    return _placed(study, EQUAL_HEADINGS, of, list(map(equal_row, study.at_equal_spend)))
+
+
+def _placed(
+    study: Study,
+    headings: tuple[str, ...],
+    of: Sequence[tuple[str, str]],
+    found: Sequence[tuple[str, ...]],
+) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """The same with the task and the model before each row, as far as there are several."""
+    several = len(study.config.tasks) > 1, len(study.config.models) > 1
+    named = tuple(compress(("task", "model"), several)) + headings
+    rows = [(*compress(names, several), *row) for names, row in zip(of, found, strict=True)]
+    return named, rows
 
 
 def equal_row(row: AtEqualSpend) -> tuple[str, ...]:

@@ -6,17 +6,19 @@ import csv
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.benchmarks.evals import adder, config_of, evaluation, sums
+from tests.benchmarks.evals import VOTE, adder, config_of, evaluation, sums
+from ttc.benchmarks.harness.config import Arm, default_comparisons
 from ttc.benchmarks.report import svg
 from ttc.benchmarks.report.compare import chosen, disagreements
 from ttc.benchmarks.report.html import page
-from ttc.benchmarks.report.study import read_study
-from ttc.benchmarks.report.tables import points
+from ttc.benchmarks.report.study import Study, read_study
+from ttc.benchmarks.report.tables import equal_table, points, verdict_table
 from ttc.benchmarks.report.write import write_report
 from ttc.errors import RecordError
 from ttc.ports import Request
@@ -52,6 +54,45 @@ def browser() -> Iterator[Any]:
         made = play.chromium.launch(executable_path=str(CHROMIUM), args=["--no-sandbox"])
         yield made
         made.close()
+
+
+def _of_two_models(folder: Path) -> Study:
+    """A vote against itself, by two models whose names differ behind their last dot alone."""
+    models, arms = ("org/m2.5-7b", "org/m2.5-14b"), (VOTE, replace(VOTE, name="again"))
+    named = default_comparisons(["sums"], models, arms, ["tokens=60"])
+    changes = {"models": models, "arms": arms, "comparisons": named}
+    evaluation(folder, sums(4), engine=FakeEngine(adder), changes=changes).run()
+    return read_study(folder)
+
+
+def test_a_row_of_several_models_tells_which_one_it_is_of(tmp_path: Path) -> None:
+    """Verdicts and equal spends of two models, in a terminal's tables and on the page."""
+    study = _of_two_models(tmp_path)
+
+    for headings, rows in (verdict_table(study), equal_table(study)):
+        assert headings[0] == "model"
+        assert {row[0] for row in rows} == {"org/m2.5-7b", "org/m2.5-14b"}
+    assert page(study).count('<td class="s">org/m2.5-7b</td>') >= 2
+
+
+def test_every_model_has_a_figure_of_its_own(tmp_path: Path) -> None:
+    """Names that differ behind their last dot alone are no reason to write over a figure."""
+    _of_two_models(tmp_path)
+    _, written = write_report(tmp_path)
+
+    assert len(set(written.paths)) == len(written.paths)
+    assert len(list(tmp_path.glob("accuracy-*.png"))) == 2
+
+
+def test_a_figure_takes_names_as_they_are(tmp_path: Path) -> None:
+    """What would be a formula, and a wrong one, is drawn as a text."""
+    arms = (Arm(name=r"a $\frac$", strategy="greedy(max_tokens=8)"),)
+    changes = {"models": (r"m $\frac$",), "arms": arms, "comparisons": ()}
+    evaluation(tmp_path, sums(2), engine=FakeEngine(adder), changes=changes).run()
+    write_report(tmp_path)
+
+    (drawn,) = tmp_path.glob("accuracy-*.svg")
+    assert drawn.read_text(encoding="utf-8").count(r"$\frac$") >= 2
 
 
 def test_a_difference_that_rounds_to_nothing_has_no_minus() -> None:

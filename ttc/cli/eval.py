@@ -277,8 +277,7 @@ def tell_study(study: Any) -> None:
                 _tell_selection(found, tables)
         say("")
     if study.verdicts:
-        rows = [tables.verdict_row(verdict) for verdict in study.verdicts]
-        show(table(tables.VERDICT_HEADINGS, rows, right=",".join(tables.VERDICT_HEADINGS[3:8])))
+        show(table(*tables.verdict_table(study), right=tables.VERDICT_RIGHT))
         say("p by Holm's method; detectable at a power of 80 %, in points")
     else:
         say("no comparison was named beforehand, so nothing has a verdict")

@@ -197,8 +197,7 @@ def _show_told(study: Any, made: Any) -> None:
     show(table(_TEST, rows, right="accuracy,95 % interval,tokens"))
     if study.verdicts:
         say("")
-        verdicts = [tables.verdict_row(verdict) for verdict in study.verdicts]
-        show(table(tables.VERDICT_HEADINGS, verdicts, right=",".join(tables.VERDICT_HEADINGS[3:8])))
+        show(table(*tables.verdict_table(study), right=tables.VERDICT_RIGHT))
 
 
 def _write(folder: Path, made: Any) -> None:
