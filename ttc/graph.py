@@ -34,6 +34,7 @@ __all__ = [
     "Pool",
     "Port",
     "is_count",
+    "roles_of",
 ]
 
 
@@ -349,6 +350,11 @@ def is_count(value: object) -> bool:
 def join(path: str, step: str) -> str:
     """The path of a step below `path`."""
     return f"{path}/{step}" if path else step
+
+
+def roles_of(graph: Node) -> frozenset[str]:
+    """The model roles that a graph and everything in it ask."""
+    return frozenset[str]().union(*(placed.node.roles for placed in graph.walk()))
 
 
 def compile_graph(graph: Node) -> Chain:

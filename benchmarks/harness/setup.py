@@ -24,7 +24,7 @@ from ttc.benchmarks.pools import check_asked, usual_number
 from ttc.benchmarks.tasks import Task
 from ttc.errors import RecordError
 from ttc.function_node import FunctionNode
-from ttc.graph import Node
+from ttc.graph import Node, roles_of
 from ttc.journal import derive_seed
 from ttc.pools import Pool, read
 from ttc.text_form import parse
@@ -116,7 +116,7 @@ def _check_roles(given: Mapping[str, str], strategies: Sequence[Node]) -> None:
     nodes = [placed.node for strategy in strategies for placed in strategy.walk()]
     if not all(map(_tells_roles, nodes)):
         return
-    known = frozenset[str]().union(*(node.roles for node in nodes)) - {"policy"}
+    known = frozenset[str]().union(*map(roles_of, strategies)) - {"policy"}
     for role in given:
         if role not in known:
             there = f"they ask {', '.join(sorted(known))}" if known else "all ask the policy alone"

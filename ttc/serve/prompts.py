@@ -8,7 +8,7 @@ from typing import cast
 
 from ttc.errors import ContextOverflow, EngineError
 from ttc.flow import Flow
-from ttc.graph import Node, compile_graph
+from ttc.graph import Node, compile_graph, roles_of
 from ttc.lengths import lengths_of
 from ttc.ports import Engine
 from ttc.resources import LOGICAL
@@ -137,10 +137,9 @@ def _echoing(graph: Node, ask: Ask, root: Branch, read: list[Read]) -> Node:
 
 def _num_tokens(problem: Problem, graph: Node, engines: Mapping[str, Engine]) -> int:
     """The tokens of a problem's prompt, for every other role that reads it."""
-    roles = frozenset().union(*(placed.node.roles for placed in graph.walk())) - {"policy"}
     roots = [
         engines[role].root(problem, role)
-        for role in sorted(roles)
+        for role in sorted(roles_of(graph) - {"policy"})
         if not engines[role].capabilities.reward
     ]
     return sum(root.num_tokens for root in roots)

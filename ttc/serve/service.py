@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from ttc.errors import GraphError, PriceError
-from ttc.graph import Node, compile_graph
+from ttc.graph import Node, compile_graph, roles_of
 from ttc.ports import Engine
 from ttc.prices import Prices, check_limits
 from ttc.react import NEXT_LINE
@@ -297,7 +297,7 @@ def _with_tools(ask: Ask, engine: Engine) -> Ask:
 
 def _check_roles(key: Key, graph: Node) -> None:
     """Whether a key may use the models of all roles that a stranger's strategy asks."""
-    asked = frozenset().union(*(placed.node.roles for placed in graph.walk()))
+    asked = roles_of(graph)
     for role in sorted(asked - {"policy"} - (asked if key.models is None else key.models)):
         raise Refusal(
             403,
