@@ -74,10 +74,9 @@ def _figures(folder: Path, groups: Sequence[tuple[str, str, list[CellMeasures]]]
     """Where the figure of each task and model is, without a suffix: no two are in one place."""
     told = (f"accuracy-{task}-{model}" for task, model, _ in groups)
     names = [re.sub(r"[^\w.-]+", "-", name) for name in told]
-    return [
-        folder / (name if names.count(name) == 1 else f"{name}-{place + 1}")
-        for place, name in enumerate(names)
-    ]
+    if len(set(names)) < len(names):
+        names = [f"{name}-{place}" for place, name in enumerate(names, start=1)]
+    return [folder / name for name in names]
 
 
 def _viewed(folder: Path, side: Side) -> Side:
