@@ -106,7 +106,7 @@ def _below(summary: Row, tasks: Sequence[Row], cells: Sequence[Row]) -> str:
     drawn = f", {', '.join(pools)}, in {tasks[0]['repeats']} orders" if pools else ""
     machine = summary["machine"]
     vectors = machine.get("vectors")
-    kind = f"{machine['cores']} cores of an {machine['cpu']}{f' ({vectors})' if vectors else ''}"
+    kind = f"{machine['cpu']}, {machine['cores']} cores{f' ({vectors})' if vectors else ''}"
     return f"{problems}{drawn}; {kind}; {summary['date']}.{_used_up(tasks, cells)}"
 
 
@@ -157,14 +157,17 @@ def _table(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in (head, rule, *lines))
 
 
-def main() -> None:
-    """The command line."""
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Writes the page with its tables as the files are now, or leaves it as it is."""
     parser = argparse.ArgumentParser(description="Renews the tables of a page in Markdown.")
     parser.add_argument("page", type=Path)
     parser.add_argument("results", type=Path, help="the folder of the summaries")
-    options = parser.parse_args()
-    page = options.page.read_text(encoding="utf-8")
-    options.page.write_text(renewed(page, options.results), encoding="utf-8")
+    options = parser.parse_args(arguments)
+    try:
+        page = renewed(options.page.read_text(encoding="utf-8"), options.results)
+    except RecordError as error:
+        raise SystemExit(str(error)) from None
+    options.page.write_text(page, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import pytest
 
 from tests.benchmarks.evals import evaluation, sums
 from tests.meta.tree import ROOT
-from ttc.benchmarks.report.page import renewed, tables
+from ttc.benchmarks.report.page import main, renewed, tables
 from ttc.benchmarks.report.study import read_study
 from ttc.benchmarks.report.summary import summary
 from ttc.benchmarks.results import write_result
@@ -87,6 +87,17 @@ def test_a_page_whose_marks_do_not_match_is_refused(tmp_path: Path, page: str) -
     """And one without any: nothing would be written anew, and nobody would know."""
     with pytest.raises(RecordError, match="<!-- "):
         renewed(page, tmp_path)
+
+
+def test_a_page_that_cannot_be_written_anew_stays_as_it_is(tmp_path: Path) -> None:
+    """And the command ends with a line that says why."""
+    page = tmp_path / "page.md"
+    page.write_text("<!-- a.json -->\n<!-- /a.json -->\n", encoding="utf-8")
+
+    with pytest.raises(SystemExit, match=r"the page names a\.json"):
+        main([str(page), str(tmp_path)])
+
+    assert page.read_text(encoding="utf-8") == "<!-- a.json -->\n<!-- /a.json -->\n"
 
 
 def test_the_page_of_what_was_measured_has_the_figures_of_the_results() -> None:
